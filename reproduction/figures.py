@@ -221,20 +221,17 @@ def paper_figures(
 
 def _gap_figure(runs: Sequence[Run]) -> BarFigure:
     """Return how far expRNN is ahead of nnRNN on permuted MNIST, ours beside the authors'."""
-    curves: list[dict[float, float]] = []
-    for label in ("expRNN 512 psMNIST", "nnRNN 512 psMNIST"):
-        its = [
-            run
-            for run in longest_runs(runs)
-            if (run.key.recipe, run.key.row) == ("nnrnn/fig2", label)
-        ]
-        points = [zip(*_column(run, "validation_accuracy"), strict=True) for run in its[:1]]
-        curves.append(dict(*points))
+    exp: dict[float, float] = {}
+    nn: dict[float, float] = {}
+    curves = {"expRNN 512 psMNIST": exp, "nnRNN 512 psMNIST": nn}
+    for run in longest_runs(runs):
+        if run.key.row in curves and run.key.seed == 0:
+            steps, accuracies = _column(run, "validation_accuracy")
+            curves[run.key.row].update(zip(steps, accuracies, strict=True))
     bars: dict[str, tuple[float, float]] = {}
     for epoch, theirs in GAPS.items():
         step = epoch * STEPS_PER_EPOCH
-        ours = [curve.get(step, math.nan) for curve in curves]
-        bars[f"epoch {epoch}"] = (ours[0] - ours[1], theirs)
+        bars[f"epoch {epoch}"] = (exp.get(step, math.nan) - nn.get(step, math.nan), theirs)
     caption = (
         "How far expRNN is ahead of nnRNN on permuted MNIST, validation accuracy: ours, and the "
         "authors' as read off the figure in their repository."

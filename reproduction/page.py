@@ -1,8 +1,7 @@
 """RESULTS.md: what our runs say about the papers' claims, and the numbers."""
 
-import tomllib
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from dataclasses import dataclass
 from decimal import Decimal
 from functools import cached_property
@@ -10,6 +9,7 @@ from itertools import chain
 from pathlib import Path
 from typing import Any, Literal, get_args
 
+import msgspec
 import pandas as pd
 from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
@@ -62,7 +62,6 @@ PAPERS = {
 """The names of the papers by the folder of their recipes."""
 
 MARKS = {"worse here": "**worse here**", "better here": "*better here*"}
-NOTHING_TRIED = "nothing yet."
 
 # Rows of the recipes with their runs
 
@@ -161,11 +160,11 @@ def to_markdown(
             rows += [PageRow(recipes[name], entry, each, its) for each in compared_numbers(entry)]
     trained = [run for run in runs if run.state != "computed"]
     table = runs_table(trained)
-    texts_of_papers, remarks = read_texts(texts, recipes)
+    ours = read_texts(texts, recipes)
     papers: list[dict[str, Any]] = []
     for folder, name in PAPERS.items():
         of_paper = [each for each in judgements if each.claim.paper == name]
-        text = texts_of_papers.get(folder, "")
+        text = " ".join(ours.papers.get(folder, "").split())
         papers.append({"folder": folder, "name": name, "text": text, "judgements": of_paper})
     agreements = _agreements(rows)
     printed: Any = None
@@ -192,7 +191,7 @@ def to_markdown(
         papers=papers,
         numbers=_numbers_by_paper(rows),
         shorter=_shorter(trained, recipes),
-        differences=_differences(rows, remarks),
+        differences=_differences(rows, ours.remark),
         machines=_machines(table),
         changed=changed,
     )
@@ -215,7 +214,7 @@ def _claims(evidence: ArchivedEvidence, judgements: Sequence[Judgement]) -> pd.D
                 "before": claim.before,
                 "why": claim.why or "; ".join(judgement.reasons),
                 "what our runs show": claim.evidence,
-                "seeds": _seeds(judgement),
+                "seeds": _range(_seed_counts(judgement.results.values())),
                 "rates tried": _rates(evidence, judgement),
                 "length": _length(judgement, evidence),
                 "core-hours": f"{hours:.1f}" if judgement.trained else "",
@@ -225,25 +224,20 @@ def _claims(evidence: ArchivedEvidence, judgements: Sequence[Judgement]) -> pd.D
     return pd.DataFrame(lines)
 
 
-def _seeds(judgement: Judgement) -> str:
-    """Write the fewest and the most seeds that a comparison has of a trained network."""
-    return _range(sorted(_seed_counts(judgement.results.values())))
-
-
 def _seed_counts(results: Iterable[CheckResult]) -> set[int]:
     """Return how many seeds comparisons have of their trained networks."""
     seeds: set[int] = set()
     for result in results:
         for runs in result.runs.values():
             seeds.add(len({run.key.seed for run in runs if run.state != "computed"}))
-    return seeds - {0}
+    return seeds
 
 
 def _rates(evidence: ArchivedEvidence, judgement: Judgement) -> str:
     """Write at how many rates, without and with clipping, a network was trained."""
     networks = chain(*(check.networks for check in judgement.results))
     tried = {sum(map(len, evidence.tried(each).values())) for each in networks}
-    return _range(sorted(tried - {0}))
+    return _range(tried)
 
 
 def _length(judgement: Judgement, evidence: ArchivedEvidence) -> str:
@@ -255,12 +249,16 @@ def _length(judgement: Judgement, evidence: ArchivedEvidence) -> str:
             shares.add(round(100 * share_of_full(row, run.key.reduced)))
     if not shares:
         return "computed" if judgement.runs else ""
-    return f"{_range(sorted(shares))} %"
+    return f"{_range(shares)} %"
 
 
-def _range(numbers: Sequence[int]) -> str:
-    """Write the lowest and the highest number."""
-    return " to ".join(f"{number:,}" for number in dict.fromkeys([*numbers[:1], *numbers[-1:]]))
+def _range(numbers: Set[int]) -> str:
+    """Write the lowest and the highest number, without zeros."""
+    positive = numbers - {0}
+    if not positive:
+        return ""
+    ends = dict.fromkeys([min(positive), max(positive)])
+    return " to ".join(f"{number:,}" for number in ends)
 
 
 def headline(judgements: Sequence[Judgement]) -> str:
@@ -323,7 +321,6 @@ def _work(trained: Any) -> dict[str, Any]:
         "time": duration(frame["seconds"].sum()),
         "processor_time": duration(frame["processor_seconds"].sum()),
         "timed": int(frame["processor_seconds"].count()),
-        "without_revision": int(frame["revision_commit"].isna().sum()),
     }
 
 
@@ -378,7 +375,7 @@ def _numbers(rows: Sequence[PageRow]) -> pd.DataFrame:
                 "ours": known["ours"] + _run_count(row) if compared.values else "no valid run",
                 "beside the paper": MARKS.get(row.agreement or "", row.agreement or ""),
                 "selected on validation": known.get("ours, selected on validation", ""),
-                "updates": _updates(row.runs),
+                "updates": _range({run.steps for run in row.runs}),
                 "processor time": _processor_time(row.runs),
             }
         )
@@ -402,11 +399,6 @@ def _run_count(row: PageRow) -> str:
     if compared.best_point:
         parts.append(f"best of {compared.counted['point'].nunique()}: {compared.best_point}")
     return f" ({', '.join(parts)})"
-
-
-def _updates(runs: Sequence[Run]) -> str:
-    """Write the fewest and the most updates of a run."""
-    return _range(sorted({run.steps for run in runs} - {0}))
 
 
 def _processor_time(runs: Sequence[Run]) -> str:
@@ -450,7 +442,7 @@ def _shorter(trained: Sequence[Run], recipes: Mapping[str, Recipe]) -> pd.DataFr
                     "length": str(length),
                     "share": share,
                     "ours": ours,
-                    "updates": _updates(its),
+                    "updates": _range({run.steps for run in its}),
                 }
             )
     return pd.DataFrame(lines)
@@ -459,53 +451,47 @@ def _shorter(trained: Sequence[Run], recipes: Mapping[str, Recipe]) -> pd.DataFr
 # Differences
 
 
-@dataclass(frozen=True)
-class Remark:
+class Remark(msgspec.Struct, frozen=True):
     """A paragraph on numbers of ours that differ from the paper's.
 
     Args:
-        kind: `explained`, `open` or `cannot be judged`.
+        kind: Whether we explain them.
         text: The paragraph.
         recipe: The recipe of the rows.
         rows: The labels of the rows.
         tried: What was tried; needed if ours is worse in one of the rows.
     """
 
-    kind: str
+    kind: Literal["explained", "open", "cannot be judged"]
     text: str
     recipe: str
     rows: tuple[str, ...]
     tried: str = ""
 
 
-def read_texts(path: Path, recipes: Mapping[str, Recipe]) -> tuple[dict[str, str], list[Remark]]:
+class Texts(msgspec.Struct, frozen=True):
+    """Our texts: of each paper, by the folder of its recipes, and remarks on what differs."""
+
+    papers: dict[str, str] = {}
+    remark: tuple[Remark, ...] = ()
+
+
+def read_texts(path: Path, recipes: Mapping[str, Recipe]) -> Texts:
     """Read what we say about each paper, and the remarks on what differs.
 
     Raises:
         ValueError: If a text is about an unknown paper or row, or of an unknown kind.
     """
-    content = tomllib.loads(path.read_text(encoding="utf-8"))
-    papers = {name: " ".join(text.split()) for name, text in content.get("papers", {}).items()}
-    unknown = papers.keys() - PAPERS.keys()
+    texts = msgspec.toml.decode(path.read_bytes(), type=Texts)
+    unknown = texts.papers.keys() - PAPERS.keys()
     if unknown:
         raise ValueError(f"expected papers among {', '.join(PAPERS)} in {path}, got {unknown}")
     known = rows_by_name(recipes)
-    remarks: list[Remark] = []
-    for entry in content.get("remark", []):
-        remark = Remark(
-            kind=entry["kind"],
-            text=" ".join(entry["text"].split()),
-            recipe=entry["recipe"],
-            rows=tuple(entry["rows"]),
-            tried=" ".join(entry.get("tried", "").split()),
-        )
-        if remark.kind not in ("explained", "open", "cannot be judged"):
-            raise ValueError(f"expected a kind of remark in {path}, got {remark.kind!r}")
+    for remark in texts.remark:
         for row in remark.rows:
             if (remark.recipe, row) not in known:
                 raise ValueError(f"expected a row of {remark.recipe} in {path}, got {row!r}")
-        remarks.append(remark)
-    return papers, remarks
+    return texts
 
 
 def _differences(rows: Sequence[PageRow], remarks: Sequence[Remark]) -> dict[str, list[str]]:
@@ -525,9 +511,10 @@ def _differences(rows: Sequence[PageRow], remarks: Sequence[Remark]) -> dict[str
         if not its:
             continue
         labels = ", ".join(f"**{row.row.label}**{_difference(row)}" for row in its)
-        text = f"{remark.recipe}, {labels}: {remark.text}"
+        text = f"{remark.recipe}, {labels}: {' '.join(remark.text.split())}"
         if any(row.agreement == "worse here" for row in its):
-            text += f" *Tried:* {remark.tried or NOTHING_TRIED}"
+            tried = " ".join(remark.tried.split()) or "nothing yet."
+            text += f" *Tried:* {tried}"
         paragraphs[remark.kind].append(text)
     return {kind: texts for kind, texts in paragraphs.items() if texts}
 

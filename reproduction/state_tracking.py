@@ -8,12 +8,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.tasks import StateTracking
-from eigenrnn_experiments.training.run import Metrics, Run
+from eigenrnn_experiments.training import Run
 from reproduction.archive import Archive, current_runs, runs_by_row
 from reproduction.reflections import Reflections
 
@@ -29,9 +30,9 @@ __all__ = [
     "TrackedRow",
     "eigenvalue_figure",
     "length_figure",
-    "radius_columns",
     "reflection_figure",
-    "table_columns",
+    "table_of_networks",
+    "table_of_radii",
     "tracked_rows",
 ]
 
@@ -114,12 +115,7 @@ class TrackedRow:
     @property
     def longest(self) -> list[int]:
         """The longest length above 0.9 of each run at the best point, on the test set."""
-        return [_longest(run.best) for run in self.runs]
-
-    @property
-    def longest_of_last(self) -> list[int]:
-        """The same of the last checkpoint instead of the selected one."""
-        return [_longest(run.last) for run in self.runs]
+        return [_longest(run) for run in self.runs]
 
     def accuracies(self) -> dict[int, float]:
         """Return the median test accuracy over the runs at each length."""
@@ -157,8 +153,8 @@ def _rate(runs: Sequence[Run]) -> str:
     return f"{runs[0].settings['lr']:g}"
 
 
-def _longest(metrics: Metrics) -> int:
-    return int(metrics["test"]["longest"])
+def _longest(run: Run) -> int:
+    return int(run.best["test"]["longest"])
 
 
 def _measurements(file: Path) -> dict[tuple[str, str, str, int], dict[str, Any]]:
@@ -221,12 +217,12 @@ def _reflections(
     return None
 
 
-def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
+def table_of_networks(rows: Sequence[TrackedRow]) -> pd.DataFrame:
     """Return a table of networks: their runs, longest lengths, accuracies and exponents."""
     lengths = list(_LENGTHS)  # those at which every network was tested
     for row in rows:
         lengths = [n for n in lengths if n in row.accuracies()]
-    columns: dict[str, list[str]] = {}
+    lines: list[dict[str, str]] = []
     for row in rows:
         accuracies = row.accuracies()
         cells = {
@@ -234,7 +230,6 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
             "parameters": f"{row.row.parameters:,}",
             "rate": _rate(row.runs),
             "longest, by seed": ", ".join(map(str, row.longest)),
-            "last": ", ".join(map(str, row.longest_of_last)),
         }
         prefix = "accuracy "  # in the first of these headings only, as the table is wide
         for n in lengths:
@@ -244,9 +239,8 @@ def table_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
         if row.exponents:
             cells["largest exponent"] = f"{statistics.median(row.exponents):.3f}"
         cells["runs"] = str(sum(map(len, row.runs_of_points.values())))
-        for name, cell in cells.items():
-            columns.setdefault(name, []).append(cell)
-    return columns
+        lines.append(cells)
+    return pd.DataFrame(lines)
 
 
 _SIZES = {
@@ -257,12 +251,12 @@ _SIZES = {
 }
 
 
-def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
+def table_of_radii(rows: Sequence[TrackedRow]) -> pd.DataFrame:
     """Return a table of every rate of the networks of `RADIUS`: lengths, and the sizes of T and W.
 
     The sizes are medians over the seeds, after training.
     """
-    columns: dict[str, list[str]] = {}
+    lines: list[dict[str, str]] = []
     for row in rows:
         if row.recipe.name != RADIUS:
             continue
@@ -270,15 +264,13 @@ def radius_columns(rows: Sequence[TrackedRow]) -> dict[str, list[str]]:
             cells = {
                 "network": row.name,
                 "rate": _rate(runs),
-                "longest, by seed": ", ".join(str(_longest(run.best)) for run in runs),
-                "last": ", ".join(str(_longest(run.last)) for run in runs),
+                "longest, by seed": ", ".join(str(_longest(run)) for run in runs),
             }
             for heading, name in _SIZES.items():
                 sizes = [run.curves["evaluated"][name][-1] for run in runs]
                 cells[heading] = f"{statistics.median(cast('list[float]', sizes)):.2f}"
-            for heading, cell in cells.items():
-                columns.setdefault(heading, []).append(cell)
-    return columns
+            lines.append(cells)
+    return pd.DataFrame(lines)
 
 
 @dataclass(frozen=True)

@@ -2,7 +2,6 @@
 
 from typing import Any, ClassVar
 
-import pandas as pd
 from docutils import nodes
 from docutils.statemachine import StringList
 from reproduction.archive import ARCHIVE, Archive
@@ -12,9 +11,9 @@ from reproduction.state_tracking import (
     SPECTRA,
     eigenvalue_figure,
     length_figure,
-    radius_columns,
     reflection_figure,
-    table_columns,
+    table_of_networks,
+    table_of_radii,
     tracked_rows,
 )
 from sphinx.application import Sphinx
@@ -42,7 +41,7 @@ class TrackedStates(SphinxDirective):
         if self.arguments[0] == "tables":
             return self._tables(rows)
         if self.arguments[0] == "radius":
-            return self._nodes(_lines(radius_columns(rows)))
+            return self._nodes(markdown_table(table_of_radii(rows)).splitlines())
         figure = FIGURES[self.arguments[0]](rows).plot()
         caption = " ".join(self.content)
         name = f"state-tracking-{self.arguments[0]}"
@@ -52,7 +51,8 @@ class TrackedStates(SphinxDirective):
         lines: list[str] = []
         for recipe in dict.fromkeys(row.recipe.name for row in rows):
             its = [row for row in rows if row.recipe.name == recipe]
-            lines += [its[0].recipe.summary, "", *_lines(table_columns(its)), ""]
+            table = markdown_table(table_of_networks(its))
+            lines += [its[0].recipe.summary, "", *table.splitlines(), ""]
         return self._nodes(lines)
 
     def _nodes(self, lines: list[str]) -> list[nodes.Node]:
@@ -60,10 +60,6 @@ class TrackedStates(SphinxDirective):
         text = StringList(lines, source="archive")
         self.state.nested_parse(text, self.content_offset, holder)
         return holder.children
-
-
-def _lines(columns: dict[str, list[str]]) -> list[str]:
-    return markdown_table(pd.DataFrame(columns)).splitlines()
 
 
 def setup(app: Sphinx) -> dict[str, Any]:

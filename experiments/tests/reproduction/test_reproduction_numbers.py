@@ -39,7 +39,7 @@ def test_a_difference_has_the_digits_of_its_error(ours, paper, difference):
 
 
 def test_every_number_of_ours_that_differs_has_a_remark_and_a_worse_one_what_was_tried():
-    _, remarks = read_texts(TEXTS, RECIPES)
+    remarks = read_texts(TEXTS, RECIPES).remark
     remarked = {(remark.recipe, row): remark for remark in remarks for row in remark.rows}
     runs, changed_since = current_runs(RECIPES, Archive().runs())
     assert changed_since == {}
@@ -60,7 +60,7 @@ def remark(rows='["exact"]', kind='"open"', recipe=f'"{TABLE}"', text='"x"'):
     ("content", "said"),
     [
         (remark('["GRU"]'), "got 'GRU'"),
-        (remark(kind='"odd"'), "got 'odd'"),
+        (remark(kind='"odd"'), "'odd'"),
         ('[papers]\nother = "x"', "got {'other'}"),
     ],
 )
@@ -72,8 +72,7 @@ def test_a_text_about_something_unknown_is_rejected(tmp_path, content, said):
 
 
 def test_every_paper_has_a_text_and_a_picture():
-    papers, _ = read_texts(TEXTS, RECIPES)
-    assert papers.keys() == PAPERS.keys()
+    assert read_texts(TEXTS, RECIPES).papers.keys() == PAPERS.keys()
     assert CURVES.keys() | BARS.keys() == PAPERS.keys()
     for paper in PAPERS:
         its = {name: recipe for name, recipe in RECIPES.items() if paper_of(name) == paper}

@@ -15,9 +15,9 @@ from reproduction.state_tracking import (
     REFLECTIONS,
     eigenvalue_figure,
     length_figure,
-    radius_columns,
     reflection_figure,
-    table_columns,
+    table_of_networks,
+    table_of_radii,
     tracked_rows,
 )
 
@@ -78,9 +78,9 @@ def test_the_accuracy_of_the_validation_set_counts_more_than_its_loss(tmp_path):
 
 
 def test_the_table_has_one_line_for_each_network(rows):
-    columns = table_columns(rows)
-    assert [column[0] for column in columns.values()] == [
-        *(LABEL, "4,843", "0.01", "40, 41", "30, 31", "62.5 %", "62.5 %", "62.5 %", "-0.250", "4")
+    table = table_of_networks(rows)
+    assert table.to_numpy().tolist() == [
+        [LABEL, "4,843", "0.01", "40, 41", "62.5 %", "62.5 %", "62.5 %", "-0.250", "4"]
     ]
 
 
@@ -107,12 +107,9 @@ def test_the_table_of_the_radius_has_the_median_sizes_after_training_at_every_ra
                     curves={"evaluated": {n: [0.0, size] for n, size in sizes.items()}},
                 )
             )
-    columns = radius_columns([*rows, *tracked_rows(archive, RECIPES)])
-    lengths, last = "40, 41, 42", "20, 21, 22"
-    line = ["free, orthogonal start 72", "0.001", lengths, last, "2.00", "3.00", "1.00", "0.50"]
-    assert [column[0] for column in columns.values()] == line
-    assert [column[1] for column in columns.values()] == [line[0], "0.01", *line[2:]]
-    assert all(len(column) == 2 for column in columns.values())
+    table = table_of_radii([*rows, *tracked_rows(archive, RECIPES)])
+    line = ["free, orthogonal start 72", "0.001", "40, 41, 42", "2.00", "3.00", "1.00", "0.50"]
+    assert table.to_numpy().tolist() == [line, [line[0], "0.01", *line[2:]]]
 
 
 def test_the_table_shows_longer_words_where_all_networks_read_them(tmp_path):
@@ -132,9 +129,9 @@ def test_the_table_shows_longer_words_where_all_networks_read_them(tmp_path):
                 value=600.0,
             )
         )
-    columns = table_columns(tracked_rows(archive, RECIPES))
-    assert list(columns)[5:9] == ["accuracy at 40", "at 100", "at 500", "at 2,000"]
-    assert columns["at 500"] == ["0.2 %", "0.2 %"]
+    table = table_of_networks(tracked_rows(archive, RECIPES))
+    assert list(table)[4:8] == ["accuracy at 40", "at 100", "at 500", "at 2,000"]
+    assert list(table["at 500"]) == ["0.2 %", "0.2 %"]
 
 
 @pytest.fixture
