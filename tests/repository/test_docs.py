@@ -212,8 +212,6 @@ SHORTENED = {
     },
     "docs/sweeps.md": {
         "steps: 10000": "steps: 2",
-        "[0.01, 0.001, 0.0001]": "[0.01]",
-        "[50, 95]": "[50]",
         "seeds: [0, 1, 2]": "seeds: [0]",
         "/shared/": "shared/",
     },
