@@ -41,7 +41,7 @@ from recipes_for_results import archived_run, row
 PINNED = {
     "scornn-copy-1000": ("2026-11-24T00:09:34+00:00", "f9030366cb80"),
     "scornn-copy-2000": ("2026-11-28T14:10:00+00:00", "423590625fce"),
-    "scornn-adding": ("2026-11-28T14:10:00+00:00", "d1c1cff8063b"),
+    "scornn-adding": ("2026-11-29T22:58:00+00:00", "23e567f60823"),
     "scornn-psmnist": ("2026-11-28T14:10:00+00:00", "816344e3a129"),
     "scornn-smnist": ("2026-11-28T14:10:00+00:00", "6c1b84fac089"),
     "enrnn-adding": ("2026-11-28T14:10:00+00:00", "3197f10b2de0"),
