@@ -17,7 +17,6 @@ from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.loop import ElmanLoop
 from eigenrnn.ops.elman.operands import ElmanOperands
 from eigenrnn.ops.elman.reference import ELMAN
-from eigenrnn.ops.elman.torch import ElmanTorch
 from eigenrnn.ops.elman.triton import ElmanTriton
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.norm_zoneout import (
@@ -28,6 +27,7 @@ from eigenrnn.ops.norm_zoneout import (
 )
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
+from eigenrnn.ops.torch_rnn import TorchBackend
 
 __all__ = ["BACKENDS", "elman"]
 
@@ -36,7 +36,7 @@ BACKENDS: dict[str, Backend] = {
     for backend in (
         ElmanCPU(),
         ElmanTriton(),
-        ElmanTorch(),
+        TorchBackend(ELMAN, frozenset({"tanh", "relu"})),
         ElmanLoop(),
         Reference(ELMAN, REAL | COMPLEX),
     )

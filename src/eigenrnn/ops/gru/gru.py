@@ -20,12 +20,12 @@ from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.loop import GRULoop
 from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
 from eigenrnn.ops.gru.reference import GRU
-from eigenrnn.ops.gru.torch import GRUTorch
 from eigenrnn.ops.gru.triton import GRUTriton
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_zoneout
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.ops.time_steps import without_padding
+from eigenrnn.ops.torch_rnn import TorchBackend
 
 __all__ = ["BACKENDS", "gru"]
 
@@ -34,7 +34,7 @@ BACKENDS: dict[str, Backend] = {
     for backend in (
         GRUCPU(),
         GRUTriton(),
-        GRUTorch(),
+        TorchBackend(GRU),
         GRULoop(),
         Reference(GRU, REAL),
     )
