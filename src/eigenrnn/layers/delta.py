@@ -19,8 +19,7 @@ from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.validation import check_input
 from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.delta import BACKENDS, DeltaOperands, delta
-from eigenrnn.ops.delta.operands import state_dtype
-from eigenrnn.ops.delta.reference import DELTA, output, reflect
+from eigenrnn.ops.delta.reference import DELTA, output, reflect, state_dtype
 from eigenrnn.ops.time_steps import first_steps, last_steps, running, without_padding
 from eigenrnn.tracing import check_weights
 

@@ -12,8 +12,7 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.lstm.cpu import LSTMCPU, lstm_cpu
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.reference import LSTM
+from eigenrnn.ops.lstm.reference import LSTM, LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.triton import LSTMTriton
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
