@@ -271,8 +271,20 @@ def fixed_points(
         residual = residual[arrived]
         errors = torch.full_like(residual, _SLOW_DISTANCE / 2)
         if threshold is None and len(h):
-            errors = _search_errors(state_map.jacobians(held.expand(len(h), M), h)[0])
-        kept = _distinct_states(h, residual, errors)
+            # The residual grows with the distance from a fixed point by at least the smallest
+            # singular value of J - I. Near a degenerate point the residual is c d^p at a distance
+            # d. Where it is the tolerance, that singular value is p c d^(p - 1), so d is p times
+            # the tolerance over it.
+            J, _ = state_map.jacobians(held.expand(len(h), M), h)
+            least = torch.linalg.svdvals(J - torch.eye(S, dtype=J.dtype))[:, -1]
+            errors = _HIGHEST_POWER * _TOLERANCE / least
+            errors = errors.clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
+        kept: list[int] = []  # of points that are one, the best
+        for i in residual.argsort(stable=True).tolist():
+            reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
+            near = (h[kept] - h[i]).norm(dim=1) <= reach
+            if not bool(near.any()):
+                kept.append(i)
         points.append(h[kept])
         residuals.append(residual[kept])
         conditions += [c] * len(kept)
@@ -351,35 +363,6 @@ def _minimise_speed(
         damping[active] *= torch.where(better, 0.1, 8.0)
         damping = damping.clamp(min=_MIN_DAMPING)
     return h, r.norm(dim=1)
-
-
-def _search_errors(
-    J: Tensor,  # (P, S, S)
-) -> Tensor:  # (P,)
-    """Return how far from a fixed point a search may end there, relative to 1 + |h|.
-
-    The residual grows with the distance from a fixed point by at least the smallest singular value
-    of J - I. Near a degenerate point the residual is c d^p at a distance d. Where it is the
-    tolerance, that singular value is p c d^(p - 1), so d is p times the tolerance over it.
-    """
-    G = J - torch.eye(J.shape[1], dtype=J.dtype)
-    least = torch.linalg.svdvals(G)[:, -1]
-    return (_HIGHEST_POWER * _TOLERANCE / least).clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
-
-
-def _distinct_states(
-    h: Tensor,  # (P, S)
-    residual: Tensor,  # (P,)
-    errors: Tensor,  # (P,), relative to 1 + |h|
-) -> list[int]:
-    """Return the indices of distinct points, the best first."""
-    kept: list[int] = []
-    for i in residual.argsort(stable=True).tolist():
-        reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
-        near = (h[kept] - h[i]).norm(dim=1) <= reach
-        if not bool(near.any()):
-            kept.append(i)
-    return kept
 
 
 def drawn_states(

@@ -266,6 +266,7 @@ class LinearDecodability(Analysis):
         return {"mean R squared": float(self.r_squared.mean()), "memory capacity": capacity}
 
 
+@torch.no_grad()
 def linear_decodability(
     network_or_W: Network | Matrix,
     delays: int | ArrayLike,
@@ -335,7 +336,16 @@ def linear_decodability(
         state_map = state_maps(network_or_W)[0]
     else:
         W = as_matrix(cast("Matrix", network_or_W))
-        state_map = _matrix_map(W, nonlinearity or "identity", source)
+        N = len(W)
+        f = named_nonlinearity(nonlinearity or "identity")
+        v = np.eye(N)[0] if source is None else as_vector(source, N, "source")
+        rows = as_real_tensor(W.T, "W")
+        source_row = as_real_tensor(v, "source")
+
+        def step(x: Tensor, h: Tensor) -> Tensor:
+            return f.forward(h @ rows + x * source_row, None)
+
+        state_map = StateMap.from_step(step, 1, N)
     decoded = state_map.blocks.get("hidden", slice(0, state_map.state_size))  # no cell of an LSTM
     size = int(decoded.stop - decoded.start)
     minimum = 2 * (size + 2)  # each half needs one more than the decoder has weights
@@ -344,45 +354,10 @@ def linear_decodability(
     check_positive_integer("samples", samples)
     if samples < minimum:
         raise ValueError(f"expected samples >= {minimum} for {size} units, got {samples}")
-    (first,) = initial_states([state_map], h0, samples)
-    signal, states = _simulate(state_map, first, int(lags.max()) + 1, noise, generator)
-    past = signal[len(signal) - 1 - lags]  # s_(T - k) for each delay k
-    return LinearDecodability(lags, _r_squared(states[:, decoded], past.T), samples)
-
-
-def _matrix_map(
-    W: NumberArray,  # (N, N)
-    name: str,
-    source: Tensor | ArrayLike | None,  # (N,)
-) -> StateMap:
-    """Return the network that a matrix defines, whose first input is the signal."""
-    N = len(W)
-    f = named_nonlinearity(name)
-    v = np.eye(N)[0] if source is None else as_vector(source, N, "source")
-    rows = as_real_tensor(W.T, "W")
-    source_row = as_real_tensor(v, "source")
-
-    def step(x: Tensor, h: Tensor) -> Tensor:
-        return f.forward(h @ rows + x * source_row, None)
-
-    return StateMap.from_step(step, 1, N)
-
-
-@torch.no_grad()
-def _simulate(
-    state_map: StateMap,
-    state: Tensor,  # (count, S)
-    steps: int,
-    noise: float,
-    generator: np.random.Generator,
-) -> tuple[Floats, Floats]:  # (steps, count), (count, S)
-    """Return the signal, and the last states.
-
-    Raises:
-        ValueError: If the states overflow.
-    """
-    signal = generator.standard_normal((steps, len(state)))
-    x = state.new_zeros(len(state), state_map.input_size)
+    (state,) = initial_states([state_map], h0, samples)
+    steps = int(lags.max()) + 1
+    signal = generator.standard_normal((steps, samples))
+    x = state.new_zeros(samples, state_map.input_size)
     for s in torch.from_numpy(signal):
         x[:, 0] = s
         state = state_map.step(x, state)
@@ -393,17 +368,12 @@ def _simulate(
             f"expected states that stay finite for {steps} steps, got NaN or infinity; "
             "scale W down, or use shorter delays"
         )
-    return signal, state.numpy()
-
-
-def _r_squared(
-    states: Floats,  # (count, K)
-    signals: Floats,  # (count, delays)
-) -> Floats:  # (delays,)
-    """Return the share of variance explained on the second half of the sequences."""
-    half = len(states) // 2
-    features = np.concatenate([states, np.ones((len(states), 1))], axis=1)  # and the intercept
-    weights = np.linalg.lstsq(features[:half], signals[:half], rcond=None)[0]
-    held_out = signals[half:]
+    past = signal[steps - 1 - lags].T  # s_(T - k) for each delay k
+    features = np.concatenate([state.numpy()[:, decoded], np.ones((samples, 1))], axis=1)
+    # the decoder of the first half, with its intercept, is judged on the second
+    half = samples // 2
+    weights = np.linalg.lstsq(features[:half], past[:half], rcond=None)[0]
+    held_out = past[half:]
     squared_error = ((held_out - features[half:] @ weights) ** 2).sum(0)
-    return 1 - squared_error / ((held_out - held_out.mean(0)) ** 2).sum(0)
+    r_squared = 1 - squared_error / ((held_out - held_out.mean(0)) ** 2).sum(0)
+    return LinearDecodability(lags, r_squared, samples)
