@@ -343,7 +343,10 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         read = [inputs.narrow(0, 1 + i, T) for i in range(c)]
         ages: Tensor | None = None
         if resets is not None:
-            ages = _steps_since(resets, c)
+            # how many steps ago the last reset was; at least c where there was none
+            steps = torch.arange(T, device=u.device).unsqueeze(1)
+            latest, _ = torch.where(resets, steps, -c).cummax(0)
+            ages = steps - latest
             for i in range(c - 1):  # read c - 1 - i steps later
                 read[i] = torch.where((ages >= c - 1 - i).unsqueeze(2), read[i], 0)
         convolved = read[0] * weight[:, 0]
@@ -391,17 +394,6 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             return weight.new_ones(self.hidden_size)
         decays = self._log_decay(weight.new_zeros(H)).exp().to(weight.dtype)
         return decays.repeat_interleave(self.head_size)
-
-
-def _steps_since(
-    resets: Tensor,  # (T, B)
-    before: int,
-) -> Tensor:  # (T, B)
-    """Return how many steps ago the last reset was; at least `before` where there was none."""
-    T = len(resets)
-    steps = torch.arange(T, device=resets.device).unsqueeze(1)
-    latest, _ = torch.where(resets, steps, -before).cummax(0)
-    return steps - latest
 
 
 class DeltaNet(LinearLayer[DeltaNetDirection]):
