@@ -1,7 +1,6 @@
 """Fixed and slow points of the states, and the line attractors that they form."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,14 +9,11 @@ from torch import Generator, Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import Network, StateMap, select_state_map, state_maps
 from eigenrnn.analysis.trajectory import InitialState, as_state
 from eigenrnn.errors import check_positive, check_positive_integer
 from eigenrnn.linalg import check_finite
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "FixedPoints",
@@ -93,7 +89,7 @@ class FixedPoints(Analysis):
     def plot(
         self,
         states: Tensor | ArrayLike | None = None,  # (T, B, S) or (T, S)
-    ) -> "Figure":
+    ) -> Figure:
         """Draw the points in a plane of states, and the eigenvalues of their Jacobians.
 
         Args:
@@ -423,7 +419,7 @@ class LineAttractor(Analysis):
     point_conditions: NDArray[np.int64]
     coordinates: NDArray[np.float64]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (left, right) = plot.canvas(2)
         for c in self.conditions:
             along = self.coordinates[self.point_conditions == c]

@@ -1,7 +1,7 @@
 """Memory of past inputs: Fisher information in the state, and accuracy of a linear decoder."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from eigenrnn.analysis.arguments import (
     as_vector,
     leaky_matrix,
 )
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import (
     Network,
     RecurrentWeights,
@@ -29,9 +29,6 @@ from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.linalg import as_numpy
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "FisherMemory",
@@ -71,7 +68,7 @@ class FisherMemory(Analysis):
         """The sum of the curve; for a unit source at most 1 if W is normal, else at most N."""
         return float(self.curve.sum())
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         plot.lines(axes, np.arange(len(self.curve)), {"J": self.curve})
         title = f"Fisher memory, total {self.total:.4g}"
@@ -247,7 +244,7 @@ class LinearDecodability(Analysis):
     r_squared: Floats
     samples: int
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         order = np.argsort(self.delays)
         curve = {"R squared": self.r_squared[order]}
