@@ -256,11 +256,26 @@ class Stacked(Layer, Generic[_D]):
         if last_only and head is not None:
             raise ValueError("expected either last_only or a head for all time steps, got both")
         if isinstance(input, PackedSequence):
-            run = partial(self._run, last_only=last_only, head=head)
-            return self._forward_packed(input, hx, lengths, run, resets, dt)
+            if lengths is not None:
+                raise ValueError("expected either a PackedSequence or lengths, got both")
+            if is_exporting():
+                raise ValueError(
+                    "expected padded sequences while exporting, got a PackedSequence: export with "
+                    "lengths=, and pad with torch.nn.utils.rnn.pad_packed_sequence"
+                )
+            x, sequence_lengths = pad_packed(input)
+            check_input(x, self.input_size, self._weight)
+            h0: Tensor | None = None
+            if hx is not None:
+                h0 = reordered(self._initial_states(hx, x.shape[1]), input.sorted_indices)
+            values = step_values(input, resets, dt)
+            output, h_n = self._run(x, h0, input.batch_sizes.tolist(), values, last_only, head)
+            if output is not None:
+                output = pack_like(input, output, sequence_lengths)
+            return output, reordered(h_n, input.unsorted_indices)
         directions = self.all_directions()
         check_input(input, self.input_size, directions[0].weight_ih)
-        values: dict[str, Tensor] = {}
+        values = {}
         if resets is not None or dt is not None:
             values = step_values(input, resets, dt, self.batch_first)
         unbatched = input.dim() == 2
@@ -269,7 +284,7 @@ class Stacked(Layer, Generic[_D]):
             x = x.unsqueeze(1)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        h0: Tensor | None = None
+        h0 = None
         if hx is not None:
             h0 = self._initial_states(hx, x.shape[1], unbatched)
         if lengths is None and x.shape[0] >= 1:
@@ -512,34 +527,6 @@ class Stacked(Layer, Generic[_D]):
         """Return the initial states that the user passes, or else the default ones."""
         return initial_states(self.all_directions(), hx, batch_size, unbatched)
 
-    def _forward_packed(
-        self,
-        packed: PackedSequence,
-        hx: Any,
-        lengths: Lengths,
-        run: Callable[..., tuple[Tensor | None, Tensor]],
-        resets: Any,
-        dt: Any,
-    ) -> tuple[PackedSequence | None, Tensor]:
-        if lengths is not None:
-            raise ValueError("expected either a PackedSequence or lengths, got both")
-        if is_exporting():
-            raise ValueError(
-                "expected padded sequences while exporting, got a PackedSequence: export with "
-                "lengths=, and pad with torch.nn.utils.rnn.pad_packed_sequence"
-            )
-        x, sequence_lengths = pad_packed(packed)
-        check_input(x, self.input_size, self._weight)
-        h0: Tensor | None = None
-        if hx is not None:
-            h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
-        values = step_values(packed, resets, dt)
-        output, h_n = run(x, h0, packed.batch_sizes.tolist(), values)
-        packed_output: PackedSequence | None = None
-        if output is not None:
-            packed_output = pack_like(packed, output, sequence_lengths)
-        return packed_output, reordered(h_n, packed.unsorted_indices)
-
     def _run_step(
         self,
         x: Tensor,  # (B, M)
@@ -560,9 +547,22 @@ class Stacked(Layer, Generic[_D]):
         directions: list[_D] | None = None,  # all of them, if the caller has asked for them
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         if "resets" in values and not self._takes_resets(x):
-            if x.shape[1] > 0:
-                return self._run_pieces(x, h0, batch_sizes, values, last_only, head)
-            values = {}  # an empty batch has no pieces
+            if x.shape[1] == 0:  # an empty batch has no pieces
+                return self._run(x, h0, batch_sizes, last_only=last_only, head=head)
+            # the pieces between resets, as sequences
+            pieces = Pieces(values["resets"], batch_sizes)
+            others: dict[str, Tensor] = {}
+            if "dt" in values:
+                others["dt"] = pieces.cut(values["dt"].unsqueeze(2)).squeeze(2)
+            if h0 is not None:
+                initial = self._initial_states(None, len(pieces.lengths))
+                h0 = pieces.first_states(h0, initial)
+            output, h_n = self._run(pieces.cut(x), h0, pieces.batch_sizes, others, last_only)
+            if output is not None:
+                output = pieces.join(output)
+            if output is not None and head is not None:
+                output = head(output)
+            return output, pieces.last_states(h_n)
         if "dt" in values:
             values = {**values, "dt": checked_gaps(values["dt"], batch_sizes)}
         if directions is None:
@@ -599,31 +599,6 @@ class Stacked(Layer, Generic[_D]):
         if head is not None and not fused_head:
             x = head(x)
         return x, torch.stack(last)
-
-    def _run_pieces(
-        self,
-        x: Tensor,  # (T, B, M)
-        h0: Tensor | None,  # (L, B, N)
-        batch_sizes: list[int] | None,
-        values: Mapping[str, Tensor],  # each (T, B)
-        last_only: bool,
-        head: nn.Linear | None,
-    ) -> tuple[Tensor | None, Tensor]:  # (T, B, N) or (T, B, K), (L, B, N)
-        """Run over the pieces between resets as over sequences."""
-        pieces = Pieces(values["resets"], batch_sizes)
-        others: dict[str, Tensor] = {}
-        if "dt" in values:
-            others["dt"] = pieces.cut(values["dt"].unsqueeze(2)).squeeze(2)
-        first: Tensor | None = None
-        if h0 is not None:
-            initial = self._initial_states(None, len(pieces.lengths))
-            first = pieces.first_states(h0, initial)
-        output, h_n = self._run(pieces.cut(x), first, pieces.batch_sizes, others, last_only)
-        if output is not None:
-            output = pieces.join(output)
-        if output is not None and head is not None:
-            output = head(output)
-        return output, pieces.last_states(h_n)
 
 
 class LikeTorch(Stacked[_D]):
