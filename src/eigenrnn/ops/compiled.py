@@ -96,8 +96,6 @@ class CompiledBackend(Backend):
     def unsupported(self, call: Call) -> str | None:
         if call.device != "cpu":
             return f"the tensors are on {call.device}"
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
         return None
 
     def when_chosen(self, call: Call) -> str:

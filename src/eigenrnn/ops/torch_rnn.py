@@ -44,8 +44,6 @@ class TorchBackend(Backend):
             return f"it needs tensors on the CPU or a CUDA device, and they are on {call.device}"
         if call.nonlinearity not in self.nonlinearities:
             return f"torch has no kernel for {call.nonlinearity} in this recurrence"
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
         if torch.compiler.is_compiling():
             return "torch.compile would unroll its time steps"
         return None

@@ -142,6 +142,7 @@ class DeltaChunk(Backend):
     name = "chunk"
     description = "batched products of torch and a triangular solve, any device"
     dtypes = REAL
+    is_transformable = True
     features = frozenset({"resets"})  # a layer writes them as decays of zero
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:

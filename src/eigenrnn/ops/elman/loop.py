@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import EXTRAS, Options, mapped_copy
-from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Call
+from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
 from eigenrnn.ops.elman.reference import ELMAN, ElmanOperands
 from eigenrnn.ops.inplace_nonlinearities import (
@@ -144,11 +144,6 @@ class ElmanLoop(Backend):
     description = "in-place torch operations, any device"
     dtypes = REAL | COMPLEX
     features = frozenset({"resets"})
-
-    def unsupported(self, call: Call) -> str | None:
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
-        return None
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
         operator = elman_loop if operands.resets is None else elman_loop_resets

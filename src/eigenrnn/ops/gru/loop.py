@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import EXTRAS, map_inputs
-from eigenrnn.ops.dispatch import REAL, Backend, Call
+from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.reference import FORMS, GRU, GRUOperands, GRUOptions
 from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
@@ -269,11 +269,6 @@ class GRULoop(Backend):
     description = "in-place torch operations, any device"
     dtypes = REAL
     features = FORMS | {"resets"}
-
-    def unsupported(self, call: Call) -> str | None:
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
-        return None
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
         operator = gru_loop if operands.resets is None else gru_loop_resets

@@ -237,11 +237,6 @@ class LinearScan(Backend):
     dtypes = DTYPES
     features = frozenset({"resets"})
 
-    def unsupported(self, call: Call) -> str | None:
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
-        return None
-
     def experimental(self, call: Call) -> str | None:
         if "resets" in call.features:
             return "nobody has timed it with resets on a GPU: requested by name only"
