@@ -26,7 +26,6 @@ __all__ = [
     "exports_scan",
     "forced",
     "in_forced_block",
-    "supported_dtypes",
     "use_backend",
 ]
 
@@ -176,11 +175,6 @@ class Reference(Backend):
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         return self.recurrence.returned(operands, self.recurrence.define(operands, options))
-
-
-def supported_dtypes(backends: Mapping[str, Backend]) -> frozenset[torch.dtype]:
-    """Return the dtypes that any of the backends supports."""
-    return frozenset[torch.dtype]().union(*(backend.dtypes for backend in backends.values()))
 
 
 class _Forced(threading.local):

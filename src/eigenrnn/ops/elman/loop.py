@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import EXTRAS, Options, mapped_copy
+from eigenrnn.ops.arguments import EXTRAS, Options, map_inputs
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
 from eigenrnn.ops.elman.reference import ELMAN, ElmanOperands
@@ -45,7 +45,10 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     T, B, _ = operands.x.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     # mapped inputs become pre-activations and then states, in one buffer
-    h = mapped_copy(operands.x, operands.U, operands.c)
+    if operands.U is None:
+        h = operands.x.clone(memory_format=torch.contiguous_format)
+    else:
+        h = map_inputs(operands.x, operands.U, operands.c).contiguous()
     if sizes[-1] < B:
         zero_padding(h, sizes)
     # an operator returns them always: those that a call does not need have no steps
