@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.init import zeros_
@@ -30,15 +29,14 @@ from eigenrnn.layers.sequences import (
     Lengths,
     as_lengths,
     initial_states,
-    pack_like,
     pad_packed,
     reordered,
-    run_longest_first,
+    sorted_lengths,
+    with_data,
 )
 from eigenrnn.layers.step_values import check_dt, checked_gaps, step_values
 from eigenrnn.layers.stepping import LatestSnapshot
 from eigenrnn.layers.validation import (
-    check_dtype,
     check_input,
     check_options,
     check_step,
@@ -128,7 +126,11 @@ class Stacked(Layer, Generic[_D]):
         stack = config.stack
         check_options(config.input_size, config.hidden_size, stack.num_layers, stack.dropout)
         check_zoneout_rate(config.zoneout)
-        check_dtype(stack.dtype)
+        if stack.dtype is not None and not stack.dtype.is_floating_point:
+            raise ValueError(
+                f"expected a real floating-point dtype for the weights, got {stack.dtype}; choose "
+                "a complex set by its dtype=, such as partial(ScaledCayley, dtype=torch.complex64)"
+            )
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
@@ -211,7 +213,10 @@ class Stacked(Layer, Generic[_D]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if torch_weights.is_torch_name(name):
-            raise ValueError(torch_weights.read_only(name))
+            raise ValueError(
+                f"expected no assignment to {name}, which is read from layer.all_directions(): "
+                "change the weights there, or use load_state_dict"
+            )
         super().__setattr__(name, value)
 
     def forward(
@@ -271,7 +276,7 @@ class Stacked(Layer, Generic[_D]):
             values = step_values(input, resets, dt)
             output, h_n = self._run(x, h0, input.batch_sizes.tolist(), values, last_only, head)
             if output is not None:
-                output = pack_like(input, output, sequence_lengths)
+                output = with_data(input, pack_padded_sequence(output, sequence_lengths).data)
             return output, reordered(h_n, input.unsorted_indices)
         directions = self.all_directions()
         check_input(input, self.input_size, directions[0].weight_ih)
@@ -287,15 +292,25 @@ class Stacked(Layer, Generic[_D]):
         h0 = None
         if hx is not None:
             h0 = self._initial_states(hx, x.shape[1], unbatched)
-        if lengths is None and x.shape[0] >= 1:
-            output, h_n = self._run(x, h0, None, values, last_only, head, directions)
-        elif lengths is not None and exports_scan(self.backend):
+        order: Tensor | None = None
+        sizes: Any = None
+        if lengths is not None and exports_scan(self.backend):
             # An export takes lengths in any order, because it masks steps instead of sorting.
-            sizes = cast("Any", lengths)
-            output, h_n = self._run(x, h0, sizes, values, last_only, head)
-        else:
-            run = partial(self._run, last_only=last_only, head=head)
-            output, h_n = run_longest_first(run, x, h0, lengths, values)
+            sizes = lengths
+        elif lengths is not None or x.shape[0] < 1:
+            order, sizes = sorted_lengths(lengths, *x.shape[:2])
+        if order is not None:
+            order = order.to(x.device)
+            x = x.index_select(1, order)
+            values = {name: each.index_select(1, order) for name, each in values.items()}
+            if h0 is not None:
+                h0 = h0.index_select(1, order)
+        output, h_n = self._run(x, h0, sizes, values, last_only, head, directions)
+        if order is not None:
+            back = order.argsort()  # the inverse of a permutation
+            h_n = h_n.index_select(1, back)
+            if output is not None:
+                output = output.index_select(1, back)
         if unbatched:
             h_n = h_n.squeeze(1)
         if output is None:
