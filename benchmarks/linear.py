@@ -20,7 +20,7 @@ from torch._higher_order_ops import associative_scan
 from eigenrnn.ops import linear
 from eigenrnn.ops.compiled import add_results, call_arguments, kernels, number_type, pointer
 from eigenrnn.ops.linear.cpu import as_real, linear_cpu, linear_sizes
-from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
+from eigenrnn.ops.linear.reference import LinearOperands, LinearOptions
 
 SHAPES = [(1000, 32, 256), (16384, 1, 256), (4096, 8, 1024)]
 CHUNK = 32  # steps in one compiled graph; a graph of all steps takes minutes to compile

@@ -3,7 +3,7 @@
 from typing import Any
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 from torch.optim import swa_utils
 
 from eigenrnn.constraints import Constraint
@@ -72,7 +72,11 @@ class AveragedModel(swa_utils.AveragedModel):
 
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
-        """Add the current weights of `model` to the average."""
+        """Add the current weights of `model` to the average.
+
+        Raises:
+            ValueError: If the mean of matrices has no nearest orthogonal one.
+        """
         for part in self.module.modules():
             if isinstance(part, AbstractDirection):
                 part.frozen = None  # it holds matrices of the previous average
@@ -85,7 +89,14 @@ class AveragedModel(swa_utils.AveragedModel):
         if moving:
             self.matrices.update_parameters(_Matrices(_with_moving_base(model)))
         for constraint, mean in zip(moving, self.matrices.module.buffers(), strict=True):
-            constraint.assign(_nearest_unitary(mean))
+            left, sigma, right = torch.linalg.svd(mean)
+            if sigma[-1] <= tol(mean.dtype, len(mean)):
+                raise ValueError(
+                    "expected matrices close enough to each other for their mean to have a "
+                    "nearest orthogonal one, got a mean whose least singular value is "
+                    f"{float(sigma[-1]):.3g}"
+                )
+            constraint.assign(left @ right)  # the unitary factor of the polar decomposition
 
 
 class _Matrices(nn.Module):
@@ -103,20 +114,3 @@ def _constraints(model: nn.Module) -> list[Constraint]:
 
 def _with_moving_base(model: nn.Module) -> list[Constraint]:
     return [constraint for constraint in _constraints(model) if constraint.has_moving_base]
-
-
-def _nearest_unitary(
-    M: Tensor,  # (N, N)
-) -> Tensor:  # (N, N)
-    """Return the unitary polar factor of M.
-
-    Raises:
-        ValueError: If M is singular, or nearly.
-    """
-    left, sigma, right = torch.linalg.svd(M)
-    if sigma[-1] <= tol(M.dtype, len(M)):
-        raise ValueError(
-            "expected matrices close enough to each other for their mean to have a nearest "
-            f"orthogonal one, got a mean whose least singular value is {float(sigma[-1]):.3g}"
-        )
-    return left @ right

@@ -208,7 +208,10 @@ class _SequenceEstimator(BaseEstimator):
         used = np.flatnonzero(weights)
         seed = seed_of(self.random_state)
         if given:
-            others, more = self._validation_data()
+            X_given, y_given = self.validation  # type: ignore[misc]
+            others = self._checked(X_given)
+            check_consistent_length(others, y_given)
+            more = self._more_answers(y_given)
             kept = used
             held_out = np.arange(len(sequences), len(sequences) + len(others))
             sequences += others
@@ -223,17 +226,6 @@ class _SequenceEstimator(BaseEstimator):
             held_out = used[is_held_out]
         self.mean_, self.scale_ = _mean_and_scale(np.concatenate([sequences[k] for k in kept]))
         return self._train(sequences, answers, weights, kept, held_out, seed)
-
-    def _validation_data(self) -> tuple[list[Array], NDArray[Any]]:
-        """Return the sequences and answers that choose the epoch.
-
-        Raises:
-            ValueError: If they are not (X, y) with the channels and classes of `fit`.
-        """
-        X, y = self.validation  # type: ignore[misc]
-        sequences = self._checked(X)
-        check_consistent_length(sequences, y)
-        return sequences, self._more_answers(y)
 
     def _train(
         self,

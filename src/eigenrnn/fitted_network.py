@@ -71,7 +71,11 @@ class FittedNetwork(nn.Module):
             is_missing = scaled.isnan()
             scaled = scaled.nan_to_num()
             if self.missing == "forward":
-                scaled = _filled_forward(scaled, ~is_missing)
+                # without a loop: the k-th known value lies at place k of a table, zero at 0
+                count = (~is_missing).long().cumsum(0)
+                places = torch.where(is_missing, 0, count)
+                table = torch.cat([torch.zeros_like(scaled[:1]), torch.zeros_like(scaled)])
+                scaled = table.scatter(0, places, scaled).gather(0, count)
             scaled = torch.cat([scaled, is_missing.to(scaled.dtype)], -1)
         return scaled.to(self.model.head.weight.dtype)
 
@@ -124,15 +128,3 @@ def fitted_network(estimator: Any) -> FittedNetwork:
             "eigenrnn.estimators.load(path)"
         )
     return network
-
-
-def _filled_forward(
-    x: Tensor,  # (T, ...)
-    is_known: Tensor,  # (T, ...)
-) -> Tensor:
-    """Replace each unknown value by the last known one, or by zero, without a loop."""
-    # the k-th known value lies at place k of a table, and zero at place 0
-    count = is_known.long().cumsum(0)
-    places = torch.where(is_known, count, 0)
-    table = torch.cat([torch.zeros_like(x[:1]), torch.zeros_like(x)])
-    return table.scatter(0, places, torch.where(is_known, x, 0.0)).gather(0, count)

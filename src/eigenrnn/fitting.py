@@ -102,14 +102,29 @@ class Loop:
         interruption: KeyboardInterrupt | None = None
         try:
             for epoch in range(1, self.epochs + 1):
-                record = {"loss": self._epoch(model, optimiser, losses)}
+                model.train()
+                total = 0.0
+                count = 0
+                for loss, size in losses():
+                    optimiser.zero_grad()
+                    (loss + penalty(model)).backward()
+                    if self.clip_norm is not None:
+                        nn.utils.clip_grad_norm_(model.parameters(), self.clip_norm)
+                    optimiser.step()
+                    total += loss.item() * size
+                    count += size
+                model.eval()
+                record = {"loss": total / count}
                 found = judge(epoch, record)
                 history.append(record)
                 if all(map(math.isfinite, found)) and found > best:
                     best = found
                     best_epoch = epoch
                     best_weights = copy.deepcopy(model.state_dict())
-                self._say(epoch, record)
+                _logger.info("epoch %d: %s", epoch, record)
+                if self.verbose:
+                    values = "  ".join(f"{name} {value:.4g}" for name, value in record.items())
+                    print(f"epoch {epoch:3}  {values}", flush=True)  # noqa: T201, asked for
                 if self.patience is not None and epoch - best_epoch >= self.patience:
                     break
         except KeyboardInterrupt as error:
@@ -117,45 +132,15 @@ class Loop:
                 raise
             interruption = error
         if best_weights is None:
-            raise FloatingPointError(_divergence(history[-1]))
+            record = history[-1]
+            remedy = "take a smaller lr"
+            if math.isfinite(record["loss"] + record.get("validation_loss", 0.0)):
+                remedy = "the metric is undefined there: hold out more, or take another scoring"
+            raise FloatingPointError(f"expected a finite loss and metric, got {record}: {remedy}")
         model.load_state_dict(best_weights)
         model.zero_grad()
         model.eval()
         return Training(history, interruption)
-
-    def _epoch(
-        self,
-        model: nn.Module,
-        optimiser: torch.optim.Optimizer,
-        losses: Callable[[], Iterable[tuple[Tensor, int]]],
-    ) -> float:
-        """Take the steps of an epoch, and return its mean loss."""
-        model.train()
-        total = 0.0
-        count = 0
-        for loss, size in losses():
-            optimiser.zero_grad()
-            (loss + penalty(model)).backward()
-            if self.clip_norm is not None:
-                nn.utils.clip_grad_norm_(model.parameters(), self.clip_norm)
-            optimiser.step()
-            total += loss.item() * size
-            count += size
-        model.eval()
-        return total / count
-
-    def _say(self, epoch: int, record: dict[str, float]) -> None:
-        _logger.info("epoch %d: %s", epoch, record)
-        if self.verbose:
-            values = "  ".join(f"{name} {value:.4g}" for name, value in record.items())
-            print(f"epoch {epoch:3}  {values}", flush=True)  # noqa: T201, asked for
-
-
-def _divergence(record: dict[str, float]) -> str:
-    remedy = "take a smaller lr"
-    if math.isfinite(record["loss"] + record.get("validation_loss", 0.0)):
-        remedy = "the metric is undefined there: hold out more, or take another scoring"
-    return f"expected a finite loss and metric, got {record}: {remedy}"
 
 
 def seed_of(random_state: Any) -> int:

@@ -443,11 +443,21 @@ class SequenceForecaster(BaseEstimator):
         ends = [cut - self.season_ - 1 for cut in self.cuts_]  # of what is trained on
 
         def losses() -> Iterator[tuple[Tensor, int]]:
+            # windows of one length, each from a series in proportion to its length
+            length = min(self.window, max(ends))
+            counts = torch.tensor([max(0.0, end - length + 1.0) for end in ends])
             for _ in range(_STEPS_AN_EPOCH):
-                x, target = self._windows(pairs, ends, generator)
+                chosen = counts.multinomial(self.batch_size, replacement=True, generator=generator)
+                starts = (torch.rand(self.batch_size, generator=generator) * counts[chosen]).long()
+                x: list[Tensor] = []
+                targets: list[Tensor] = []
+                for i, a in zip(chosen.tolist(), starts.tolist(), strict=True):
+                    of_inputs, of_targets = pairs[i]
+                    x.append(of_inputs[a : a + length])
+                    targets.append(of_targets[a : a + length])
                 with drawing(generator, device):
-                    outputs = model(x.to(device))
-                yield (outputs - target.to(device)).square().mean(), 1
+                    outputs = model(torch.stack(x, 1).to(device))
+                yield (outputs - torch.stack(targets, 1).to(device)).square().mean(), 1
 
         def judge(_: int, record: dict[str, float]) -> tuple[float, ...]:
             record["validation_loss"] = self._held_out_loss(pairs, ends)
@@ -456,24 +466,6 @@ class SequenceForecaster(BaseEstimator):
         training = loop.run(model, losses, judge)
         self.history_: list[dict[str, float]] = training.history
         return training.interruption
-
-    def _windows(
-        self,
-        pairs: Sequence[tuple[Tensor, Tensor]],
-        ends: Sequence[int],
-        generator: torch.Generator,
-    ) -> tuple[Tensor, Tensor]:  # (L, B, M), (L, B, K)
-        """Draw windows of one length, each from a series in proportion to its length."""
-        length = min(self.window, max(ends))
-        counts = torch.tensor([max(0.0, end - length + 1.0) for end in ends])
-        chosen = counts.multinomial(self.batch_size, replacement=True, generator=generator)
-        starts = (torch.rand(self.batch_size, generator=generator) * counts[chosen]).long()
-        parts = [
-            (pairs[i][0][a : a + length], pairs[i][1][a : a + length])
-            for i, a in zip(chosen.tolist(), starts.tolist(), strict=True)
-        ]
-        inputs, targets = zip(*parts, strict=True)
-        return torch.stack(inputs, 1), torch.stack(targets, 1)
 
     @torch.no_grad()
     def _held_out_loss(self, pairs: Sequence[tuple[Tensor, Tensor]], ends: Sequence[int]) -> float:

@@ -1,6 +1,6 @@
 """Models around recurrent layers: a layer with a linear head, and a language model."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
 from typing import Any, Literal, cast
@@ -194,7 +194,13 @@ class LanguageModel(nn.Module):
             if number == len(self.layers) - 1:
                 probability = self.dropouts.output
             x = apply_dropout(states, probability, True, self.training)
-        self._store_activation_penalty(x, states)
+        alpha, beta = self.activation
+        self._activation_penalty = None
+        if self.training and (alpha or beta):
+            self._activation_penalty = alpha * x.square().mean()
+            if len(states) > 1:
+                difference = beta * states.diff(dim=0).square().mean()
+                self._activation_penalty = self._activation_penalty + difference
         return F.linear(x, self.head, self.head_bias), tuple(new_state)
 
     def pop_activation_penalty(self) -> Tensor | None:  # ()
@@ -222,20 +228,6 @@ class LanguageModel(nn.Module):
             # one number for each symbol, so that all its occurrences are dropped together
             table = table * F.dropout(table.new_ones(len(table), 1), probability)
         return F.embedding(inputs, table)
-
-    def _store_activation_penalty(
-        self,
-        states_after_dropout: Tensor,  # (T, B, N)
-        states: Tensor,  # (T, B, N)
-    ) -> None:
-        alpha, beta = self.activation
-        self._activation_penalty = None
-        if not self.training or not (alpha or beta):
-            return
-        self._activation_penalty = alpha * states_after_dropout.square().mean()
-        if len(states) > 1:
-            difference = beta * states.diff(dim=0).square().mean()
-            self._activation_penalty = self._activation_penalty + difference
 
 
 def _check_layers(width: int, layers: Sequence[RecurrentLayer]) -> int:
@@ -328,35 +320,21 @@ class SequenceModel(nn.Module):
         """
         lengths = as_lengths(lengths)
         values = given(resets=resets, dt=dt)
-        if self.readout == "all" and isinstance(self.layer, Stacked):
-            return self.layer(inputs, None, lengths, head=self.head, **values)[0]
-        if isinstance(self.layer, ResidualStack):
+        layer = self.layer
+        if self.readout == "all" and isinstance(layer, Stacked):
+            return layer(inputs, None, lengths, head=self.head, **values)[0]
+        if isinstance(layer, ResidualStack):
             last_only = self.readout == "last"
-            outputs, _ = self.layer(inputs, None, lengths, last_only=last_only, **values)
+            outputs, _ = layer(inputs, None, lengths, last_only=last_only, **values)
             return self.head(outputs)
-        states, last = self._run_layer(self.layer, inputs, lengths, values)
-        if self.readout == "all":
-            return self.head(states)
-        return self.head(last)
-
-    def _run_layer(
-        self,
-        layer: Stacked[Any] | nn.RNNBase,
-        inputs: Tensor,
-        lengths: Tensor | None,
-        values: Mapping[str, Tensor],
-    ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (B, D N)
-        """Return the states of all time steps, if needed, and the last layer's last states."""
-        # outputs that are no states are not in h_n
-        if isinstance(layer, Stacked) and not layer.outputs_states:
+        if isinstance(layer, Stacked) and not layer.outputs_states:  # they are not in h_n
             packed = isinstance(cast("object", inputs), PackedSequence)
             if lengths is None and not layer.bidirectional and not packed:
-                last, _ = last_output(layer, inputs, None, values)
-                return None, last
+                return self.head(last_output(layer, inputs, None, values)[0])
             outputs, _ = layer(inputs, None, lengths, **values)
             if packed:
                 outputs, lengths = pad_packed_sequence(outputs)
-            return outputs, _last_outputs(outputs, lengths, bidirectional=layer.bidirectional)
+            return self.head(_last_outputs(outputs, lengths, bidirectional=layer.bidirectional))
         if isinstance(layer, Stacked):
             states, h_n = layer(inputs, None, lengths, last_only=True, **values)
         elif lengths is None or values:
@@ -365,12 +343,14 @@ class SequenceModel(nn.Module):
             packed = pack_padded_sequence(inputs, lengths.cpu(), enforce_sorted=False)
             states, h_n = layer(packed)
             states, _ = pad_packed_sequence(states, total_length=inputs.shape[0])
+        if self.readout == "all":
+            return self.head(states)
         if isinstance(h_n, tuple):  # an LSTM returns (h_n, c_n)
             h_n = h_n[0]
         directions = 2 if layer.bidirectional else 1
         # a complex layer may output only the real parts, which come first in its states
         width = self.head.in_features // directions
-        return states, torch.cat([h[..., :width] for h in h_n[-directions:]], dim=-1)
+        return self.head(torch.cat([h[..., :width] for h in h_n[-directions:]], dim=-1))
 
 
 def _last_outputs(

@@ -78,17 +78,6 @@ def _modrelu_backward(g: Tensor, h: Tensor, bias: Tensor | None, modulus: Tensor
     return torch.where(active, shrink * (g - radial) + radial, 0)
 
 
-def _softplus(z: Tensor, _bias: Tensor | None) -> Tensor:
-    # torch returns z above the threshold; its default of 20 is wrong by 1e-10 of z in float64
-    return F.softplus(z, threshold=40.0)
-
-
-def _softplus_backward(
-    g: Tensor, h: Tensor, _bias: Tensor | None, _modulus: Tensor | None
-) -> Tensor:
-    return g * -torch.expm1(-h)
-
-
 NONLINEARITIES = {
     f.name: f
     for f in (
@@ -106,7 +95,12 @@ NONLINEARITIES = {
             )
             for name, slope in LEAKY_SLOPES.items()
         ),
-        Nonlinearity("softplus", _softplus, _softplus_backward),
+        Nonlinearity(
+            "softplus",
+            # above the threshold it is z; torch's default of 20 is wrong by 1e-10 of z in float64
+            lambda z, _: F.softplus(z, threshold=40.0),
+            lambda g, h, _b, _m: g * -torch.expm1(-h),
+        ),
         Nonlinearity(
             "retanh",  # the tanh of the positive part
             lambda z, _: torch.tanh(torch.relu(z)),

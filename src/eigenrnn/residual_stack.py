@@ -474,7 +474,10 @@ class ResidualStack(nn.Module):
         values: Mapping[str, Tensor],  # each (T, B)
     ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
         if lengths is not None and exports_scan():
-            return self._run_exported(x, hx, lengths, last_only)
+            output, h_n = self._run(x, hx, lambda layer, data, state: layer(data, state, lengths))
+            if last_only:
+                return last_steps(output, lengths), h_n
+            return without_padding(output, lengths), h_n
         order, _ = sorted_lengths(lengths, *x.shape[:2])
         if order is None:  # all sequences are equally long
             return self._run(x, hx, partial(call_layer, values=values), last_only, values)
@@ -487,21 +490,6 @@ class ResidualStack(nn.Module):
             return _last_of_packed(packed), h_n
         output, _ = pad_packed_sequence(packed, total_length=len(x))
         return output, h_n
-
-    def _run_exported(
-        self,
-        x: Tensor,  # (T, B, M)
-        hx: Any,
-        lengths: Tensor,  # (B,), in any order
-        last_only: bool,
-    ) -> tuple[Tensor, Any]:  # (T, B, width) or (B, width)
-        def call(layer: nn.Module, data: Tensor, state: Any) -> tuple[Tensor, Any]:
-            return layer(data, state, lengths)
-
-        output, h_n = self._run(x, hx, call)
-        if last_only:
-            return last_steps(output, lengths), h_n
-        return without_padding(output, lengths), h_n
 
     def _run_packed(
         self, packed: PackedSequence, hx: Any, values: Mapping[str, PackedSequence]

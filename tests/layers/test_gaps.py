@@ -14,7 +14,7 @@ from eigenrnn.init import zeros_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import use_backend
 from eigenrnn.ops.linear import layer as lru_module
-from eigenrnn.ops.linear.gaps import held_steps
+from eigenrnn.ops.linear.layer import held_steps
 from kernel_testing import needs_kernels
 
 T, B, M, N = 7, 4, 3, 6

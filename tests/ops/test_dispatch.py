@@ -20,10 +20,10 @@ from eigenrnn.ops.gru import GRUOperands, GRUOptions
 from eigenrnn.ops.gru.cpu import gru_cpu
 from eigenrnn.ops.linear import BACKENDS as LINEAR_BACKENDS
 from eigenrnn.ops.linear.cpu import linear_cpu
-from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
+from eigenrnn.ops.linear.reference import LinearOperands, LinearOptions
 from eigenrnn.ops.lstm import BACKENDS as LSTM_BACKENDS
 from eigenrnn.ops.lstm.cpu import lstm_cpu
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
+from eigenrnn.ops.lstm.reference import LSTMOperands, LSTMOptions
 
 CALL = Call("cpu", torch.float32, "tanh", transformed=False, state_size=2)
 TRANSFORMED = dataclasses.replace(CALL, transformed=True)

@@ -27,7 +27,7 @@ from eigenrnn.ops.elman.cpu import elman_cpu_norm_zoneout
 from eigenrnn.ops.elman.loop import elman_loop
 from eigenrnn.ops.gru.cpu import gru_cpu, gru_cpu_norm_zoneout
 from eigenrnn.ops.gru.loop import gru_loop, gru_loop_resets
-from eigenrnn.ops.gru.operands import form_features
+from eigenrnn.ops.gru.reference import form_features
 from eigenrnn.ops.linear.cpu import linear_cpu
 from eigenrnn.ops.linear.scan import linear_scan
 from eigenrnn.ops.lstm.cpu import lstm_cpu

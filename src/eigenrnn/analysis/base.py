@@ -13,8 +13,10 @@ from eigenrnn.files import replacing
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
+else:  # matplotlib is imported where a figure is drawn
+    Figure = "Figure"
 
-__all__ = ["Analysis", "Table"]
+__all__ = ["Analysis", "Figure", "Table"]
 
 # Functions import scipy and matplotlib where they use them, because that takes half a second.
 # This names what is missing beforehand.
@@ -28,7 +30,7 @@ class Analysis(ABC):
     """The result of an analysis; a subclass is a frozen dataclass of its numbers."""
 
     @abstractmethod
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the result as a matplotlib figure; a notebook displays it directly."""
 
     @abstractmethod

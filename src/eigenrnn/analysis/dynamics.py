@@ -3,7 +3,7 @@
 import math
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 import numpy as np
 import torch
@@ -12,14 +12,11 @@ from torch import Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import NumberArray, as_array
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import Network, Step
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
 from eigenrnn.errors import check_not_negative_integer, check_positive_integer
 from eigenrnn.linalg import check_finite
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "Dimension",
@@ -78,7 +75,7 @@ class Lyapunov(Analysis):
             return math.nan if np.isnan(self.exponents[0]) else 0.0
         return float(k + max(sums[k - 1], 0.0) / -self.exponents[k])
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         number = np.arange(1, len(self.exponents) + 1)
         finite = np.where(np.isfinite(self.exponents), self.exponents, np.nan)
@@ -292,7 +289,7 @@ class Dimension(Analysis):
     spectrum: NDArray[np.float64]
     kind: str
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (left, right) = plot.canvas(2)
         rank = np.arange(1, len(self.spectrum) + 1)
         plot.lines(left, rank, {"spectrum": self.spectrum}, marker="o")

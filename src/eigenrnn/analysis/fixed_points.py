@@ -1,7 +1,6 @@
 """Fixed and slow points of the states, and the line attractors that they form."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,14 +9,11 @@ from torch import Generator, Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import Network, StateMap, select_state_map, state_maps
 from eigenrnn.analysis.trajectory import InitialState, as_state
 from eigenrnn.errors import check_positive, check_positive_integer
 from eigenrnn.linalg import check_finite
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "FixedPoints",
@@ -93,7 +89,7 @@ class FixedPoints(Analysis):
     def plot(
         self,
         states: Tensor | ArrayLike | None = None,  # (T, B, S) or (T, S)
-    ) -> "Figure":
+    ) -> Figure:
         """Draw the points in a plane of states, and the eigenvalues of their Jacobians.
 
         Args:
@@ -271,8 +267,20 @@ def fixed_points(
         residual = residual[arrived]
         errors = torch.full_like(residual, _SLOW_DISTANCE / 2)
         if threshold is None and len(h):
-            errors = _search_errors(state_map.jacobians(held.expand(len(h), M), h)[0])
-        kept = _distinct_states(h, residual, errors)
+            # The residual grows with the distance from a fixed point by at least the smallest
+            # singular value of J - I. Near a degenerate point the residual is c d^p at a distance
+            # d. Where it is the tolerance, that singular value is p c d^(p - 1), so d is p times
+            # the tolerance over it.
+            J, _ = state_map.jacobians(held.expand(len(h), M), h)
+            least = torch.linalg.svdvals(J - torch.eye(S, dtype=J.dtype))[:, -1]
+            errors = _HIGHEST_POWER * _TOLERANCE / least
+            errors = errors.clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
+        kept: list[int] = []  # of points that are one, the best
+        for i in residual.argsort(stable=True).tolist():
+            reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
+            near = (h[kept] - h[i]).norm(dim=1) <= reach
+            if not bool(near.any()):
+                kept.append(i)
         points.append(h[kept])
         residuals.append(residual[kept])
         conditions += [c] * len(kept)
@@ -353,35 +361,6 @@ def _minimise_speed(
     return h, r.norm(dim=1)
 
 
-def _search_errors(
-    J: Tensor,  # (P, S, S)
-) -> Tensor:  # (P,)
-    """Return how far from a fixed point a search may end there, relative to 1 + |h|.
-
-    The residual grows with the distance from a fixed point by at least the smallest singular value
-    of J - I. Near a degenerate point the residual is c d^p at a distance d. Where it is the
-    tolerance, that singular value is p c d^(p - 1), so d is p times the tolerance over it.
-    """
-    G = J - torch.eye(J.shape[1], dtype=J.dtype)
-    least = torch.linalg.svdvals(G)[:, -1]
-    return (_HIGHEST_POWER * _TOLERANCE / least).clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
-
-
-def _distinct_states(
-    h: Tensor,  # (P, S)
-    residual: Tensor,  # (P,)
-    errors: Tensor,  # (P,), relative to 1 + |h|
-) -> list[int]:
-    """Return the indices of distinct points, the best first."""
-    kept: list[int] = []
-    for i in residual.argsort(stable=True).tolist():
-        reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
-        near = (h[kept] - h[i]).norm(dim=1) <= reach
-        if not bool(near.any()):
-            kept.append(i)
-    return kept
-
-
 def drawn_states(
     initial_states: int | InitialState, size: int, generator: Generator | None
 ) -> Tensor:  # (P, S)
@@ -440,7 +419,7 @@ class LineAttractor(Analysis):
     point_conditions: NDArray[np.int64]
     coordinates: NDArray[np.float64]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (left, right) = plot.canvas(2)
         for c in self.conditions:
             along = self.coordinates[self.point_conditions == c]

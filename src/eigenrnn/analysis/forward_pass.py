@@ -296,32 +296,24 @@ class _StepLoop:
         for depth in range(0, len(self.directions), num_directions):
             outputs: list[Tensor] = []
             for i in range(depth, depth + num_directions):
-                y, state = self._run_direction(self.directions[i], x, first[i], now)
-                outputs.append(y)
+                direction = self.directions[i]
+                state = first[i]
+                states: list[Tensor] = []
+                self.states[self.prefix + direction.name] = states
+                ys: list[Tensor] = []
+                order = range(T)
+                for t in reversed(order) if direction.reverse else order:
+                    # in reverse, a sequence that is not yet running keeps its initial state
+                    state = torch.where(now[t], direction.step(x[t], state), state)
+                    state = _with_gradient(state)
+                    states.append(state)
+                    ys.append(torch.where(now[t], direction.output(x[t], state), 0))
+                if direction.reverse:
+                    ys.reverse()  # outputs are in the order of time
+                outputs.append(torch.stack(ys))
                 last.append(state)
             x = torch.cat(outputs, dim=2)
         return x, torch.stack(last)
-
-    def _run_direction(
-        self,
-        direction: StateMap,
-        x: Tensor,  # (T, B, M)
-        state: Tensor,  # (B, S)
-        now: Tensor,  # (T, B, 1), whether a sequence runs at a step
-    ) -> tuple[Tensor, Tensor]:  # (T, B, N), (B, S)
-        states: list[Tensor] = []
-        self.states[self.prefix + direction.name] = states
-        outputs: list[Tensor] = []
-        order = range(len(x))
-        for t in reversed(order) if direction.reverse else order:
-            # in reverse, a sequence that is not yet running keeps its initial state
-            state = torch.where(now[t], direction.step(x[t], state), state)
-            state = _with_gradient(state)
-            states.append(state)
-            outputs.append(torch.where(now[t], direction.output(x[t], state), 0))
-        if direction.reverse:
-            outputs.reverse()  # outputs are in the order of time
-        return torch.stack(outputs), state
 
     def _initial_states(self, hx: Any, batch: int) -> list[Tensor]:  # (B, S) each
         if hx is None:

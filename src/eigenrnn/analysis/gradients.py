@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, unroll
 from eigenrnn.analysis.state_map import Network, as_ours, single_layer
 from eigenrnn.analysis.trajectory import InitialState, trajectory
@@ -20,9 +20,6 @@ from eigenrnn.layers.regularisation import non_default_options
 from eigenrnn.layers.torch_weights import direction_names
 from eigenrnn.linalg import check_finite
 from eigenrnn.nonlinearities import NONLINEARITIES
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "GradientMap",
@@ -48,7 +45,7 @@ class GradientNorms(Analysis):
 
     curves: dict[str, NDArray[np.float64]]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         nonzero = {name: np.where(curve > 0, curve, np.nan) for name, curve in self.curves.items()}
         T = len(next(iter(nonzero.values())))
@@ -143,7 +140,7 @@ class GradientMap(Analysis):
     by_input: dict[str, NDArray[np.float64]]
     by_state: dict[str, NDArray[np.float64]]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         maps = self._maps()
         rows = bool(self.by_input) + bool(self.by_state)
         figure, axes = plot.canvas(len(maps) // rows, rows)
@@ -278,7 +275,7 @@ class JacobianBound(Analysis):
         r"""The theorem's :math:`\alpha_t + \beta_t \|W_c\|_2`."""
         return self.alpha + self.beta * self.candidate_norm
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         columns = self.table()
         curves = {name: column for name, column in columns.items() if name != "t"}

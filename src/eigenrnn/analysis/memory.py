@@ -1,7 +1,7 @@
 """Memory of past inputs: Fisher information in the state, and accuracy of a linear decoder."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -18,7 +18,7 @@ from eigenrnn.analysis.arguments import (
     as_vector,
     leaky_matrix,
 )
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import (
     Network,
     RecurrentWeights,
@@ -29,9 +29,6 @@ from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.linalg import as_numpy
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "FisherMemory",
@@ -71,7 +68,7 @@ class FisherMemory(Analysis):
         """The sum of the curve; for a unit source at most 1 if W is normal, else at most N."""
         return float(self.curve.sum())
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         plot.lines(axes, np.arange(len(self.curve)), {"J": self.curve})
         title = f"Fisher memory, total {self.total:.4g}"
@@ -247,7 +244,7 @@ class LinearDecodability(Analysis):
     r_squared: Floats
     samples: int
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         order = np.argsort(self.delays)
         curve = {"R squared": self.r_squared[order]}
@@ -266,6 +263,7 @@ class LinearDecodability(Analysis):
         return {"mean R squared": float(self.r_squared.mean()), "memory capacity": capacity}
 
 
+@torch.no_grad()
 def linear_decodability(
     network_or_W: Network | Matrix,
     delays: int | ArrayLike,
@@ -335,7 +333,16 @@ def linear_decodability(
         state_map = state_maps(network_or_W)[0]
     else:
         W = as_matrix(cast("Matrix", network_or_W))
-        state_map = _matrix_map(W, nonlinearity or "identity", source)
+        N = len(W)
+        f = named_nonlinearity(nonlinearity or "identity")
+        v = np.eye(N)[0] if source is None else as_vector(source, N, "source")
+        rows = as_real_tensor(W.T, "W")
+        source_row = as_real_tensor(v, "source")
+
+        def step(x: Tensor, h: Tensor) -> Tensor:
+            return f.forward(h @ rows + x * source_row, None)
+
+        state_map = StateMap.from_step(step, 1, N)
     decoded = state_map.blocks.get("hidden", slice(0, state_map.state_size))  # no cell of an LSTM
     size = int(decoded.stop - decoded.start)
     minimum = 2 * (size + 2)  # each half needs one more than the decoder has weights
@@ -344,45 +351,10 @@ def linear_decodability(
     check_positive_integer("samples", samples)
     if samples < minimum:
         raise ValueError(f"expected samples >= {minimum} for {size} units, got {samples}")
-    (first,) = initial_states([state_map], h0, samples)
-    signal, states = _simulate(state_map, first, int(lags.max()) + 1, noise, generator)
-    past = signal[len(signal) - 1 - lags]  # s_(T - k) for each delay k
-    return LinearDecodability(lags, _r_squared(states[:, decoded], past.T), samples)
-
-
-def _matrix_map(
-    W: NumberArray,  # (N, N)
-    name: str,
-    source: Tensor | ArrayLike | None,  # (N,)
-) -> StateMap:
-    """Return the network that a matrix defines, whose first input is the signal."""
-    N = len(W)
-    f = named_nonlinearity(name)
-    v = np.eye(N)[0] if source is None else as_vector(source, N, "source")
-    rows = as_real_tensor(W.T, "W")
-    source_row = as_real_tensor(v, "source")
-
-    def step(x: Tensor, h: Tensor) -> Tensor:
-        return f.forward(h @ rows + x * source_row, None)
-
-    return StateMap.from_step(step, 1, N)
-
-
-@torch.no_grad()
-def _simulate(
-    state_map: StateMap,
-    state: Tensor,  # (count, S)
-    steps: int,
-    noise: float,
-    generator: np.random.Generator,
-) -> tuple[Floats, Floats]:  # (steps, count), (count, S)
-    """Return the signal, and the last states.
-
-    Raises:
-        ValueError: If the states overflow.
-    """
-    signal = generator.standard_normal((steps, len(state)))
-    x = state.new_zeros(len(state), state_map.input_size)
+    (state,) = initial_states([state_map], h0, samples)
+    steps = int(lags.max()) + 1
+    signal = generator.standard_normal((steps, samples))
+    x = state.new_zeros(samples, state_map.input_size)
     for s in torch.from_numpy(signal):
         x[:, 0] = s
         state = state_map.step(x, state)
@@ -393,17 +365,12 @@ def _simulate(
             f"expected states that stay finite for {steps} steps, got NaN or infinity; "
             "scale W down, or use shorter delays"
         )
-    return signal, state.numpy()
-
-
-def _r_squared(
-    states: Floats,  # (count, K)
-    signals: Floats,  # (count, delays)
-) -> Floats:  # (delays,)
-    """Return the share of variance explained on the second half of the sequences."""
-    half = len(states) // 2
-    features = np.concatenate([states, np.ones((len(states), 1))], axis=1)  # and the intercept
-    weights = np.linalg.lstsq(features[:half], signals[:half], rcond=None)[0]
-    held_out = signals[half:]
+    past = signal[steps - 1 - lags].T  # s_(T - k) for each delay k
+    features = np.concatenate([state.numpy()[:, decoded], np.ones((samples, 1))], axis=1)
+    # the decoder of the first half, with its intercept, is judged on the second
+    half = samples // 2
+    weights = np.linalg.lstsq(features[:half], past[:half], rcond=None)[0]
+    held_out = past[half:]
     squared_error = ((held_out - features[half:] @ weights) ** 2).sum(0)
-    return 1 - squared_error / ((held_out - held_out.mean(0)) ** 2).sum(0)
+    r_squared = 1 - squared_error / ((held_out - held_out.mean(0)) ** 2).sum(0)
+    return LinearDecodability(lags, r_squared, samples)

@@ -1,19 +1,16 @@
 """Departure of a matrix from normality: Henrici's index, pseudospectra, and transient growth."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix, as_step_matrix
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.spectrum import schur_form
 from eigenrnn.errors import check_positive_integer
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = [
     "Henrici",
@@ -47,7 +44,7 @@ class Henrici(Analysis):
     singular_values: NDArray[np.float64]
     moduli: NDArray[np.float64]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         series = {"singular values": self.singular_values, "|eigenvalues|": self.moduli}
         plot.lines(axes, np.arange(1, len(self.moduli) + 1), series, marker=".")
@@ -124,7 +121,7 @@ class Pseudospectrum(Analysis):
     sigma_min: NDArray[np.float64]
     eigenvalues: NDArray[np.complex128]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         power = np.log10(self.sigma_min)
         low = max(np.ceil(power.min()), -8.0)
@@ -234,7 +231,7 @@ class TransientGrowth(Analysis):
         """The first step with the largest norm, up to rounding."""
         return int((self.norms >= self.peak * (1 - _PEAK_ROUNDING)).argmax())
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         columns = self.table()
         figure, axes = plot.canvas(columns=2 if "spread_mean" in columns else 1)
         series = {"largest over all states": self.norms}

@@ -1,7 +1,6 @@
 """Perturbations of the state."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 import torch
@@ -10,13 +9,10 @@ from torch import Tensor
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import Network
 from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.linalg import check_finite
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["Perturbation", "perturb"]
 
@@ -42,7 +38,7 @@ class Perturbation(Analysis):
         """The distance between the states with and without the perturbation."""
         return np.linalg.norm(self.changed - self.states, axis=2)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
         steps = np.arange(len(self.states))
         distances = self.distances

@@ -1,7 +1,7 @@
 """The low-rank part of a recurrent matrix, and the network that keeps only this part."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import as_ours, single_layer, state_maps
 from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.constraints import Unconstrained
@@ -18,9 +18,6 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.leaky import LeakyRNN
 from eigenrnn.layers.rnn import RNN
 from eigenrnn.linalg import check_finite
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["ReducedModel", "reduced_model"]
 
@@ -52,7 +49,7 @@ class ReducedModel(Analysis):
     latents: NDArray[np.float64]
     error: float
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (left, right) = plot.canvas(2)
         rank = np.arange(1, len(self.singular_values) + 1)
         plot.lines(left, rank, {"singular value": self.singular_values}, marker="o")

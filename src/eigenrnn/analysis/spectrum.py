@@ -2,7 +2,7 @@
 
 import copy
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,12 +11,9 @@ from torch import nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.constraints import Schur
 from eigenrnn.linalg import planar_rotation
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["SchurForm", "SchurStructure", "Spectrum", "schur_form", "schur_structure", "spectrum"]
 
@@ -40,7 +37,7 @@ class Spectrum(Analysis):
         """The largest modulus."""
         return float(np.abs(self.eigenvalues[0]))
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (plane, distribution) = plot.canvas(2)
         plot.plane(plane, {"eigenvalues": self.eigenvalues})
         moduli = np.abs(self.eigenvalues)
@@ -128,7 +125,7 @@ class SchurStructure(Analysis):
         """The moduli of the eigenvalues."""
         return np.abs(self.eigenvalues)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (form, angles, profile) = plot.canvas(columns=3)
         # logarithmic: the learned triangle is much smaller than the diagonal
         plot.heat_map(form, np.abs(self.Theta), "|entry|", log=True, orders=4)

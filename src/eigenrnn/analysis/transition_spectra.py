@@ -1,7 +1,7 @@
 """The eigenvalues that an input chooses along trajectories of the delta rule."""
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -9,12 +9,9 @@ from numpy.typing import NDArray
 from torch import nn
 
 from eigenrnn.analysis import plot
-from eigenrnn.analysis.base import Analysis, Table
+from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.analysis.state_map import double_copy, recurrent_layers
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["TransitionSpectra", "transition_spectra"]
 
@@ -41,7 +38,7 @@ class TransitionSpectra(Analysis):
         """The eigenvalues that the input chooses."""
         return self.eigenvalues[..., : self.reflections]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (left, right) = plot.canvas(2)
         first = self.eigenvalues[:, 0, :, 0].real
         steps = np.arange(1, len(first) + 1)

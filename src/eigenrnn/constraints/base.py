@@ -6,12 +6,14 @@ from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from typing import Any, Self, cast
+from weakref import WeakSet
 
 import torch
 from torch import Generator, Tensor, nn
 from torch.nn import Parameter
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
-from eigenrnn.constraints.optimizer_hooks import advance_after_steps
 from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_integer
 from eigenrnn.linalg import (
     ROUNDING_SWITCHES,
@@ -162,7 +164,7 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
         super().__init__()
         self.size = int(size)
         if self.needs_advance:
-            advance_after_steps(self)
+            _advance_after_steps(self)
 
     @property
     def dtype(self) -> torch.dtype:
@@ -357,7 +359,35 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
     def __setstate__(self, state: dict[str, Any]) -> None:
         super().__setstate__(state)
         if self.needs_advance:  # for copies and unpickled modules
-            advance_after_steps(self)
+            _advance_after_steps(self)
+
+
+_registered: WeakSet[Constraint] = WeakSet()
+_hook_handles: list[Any] = []  # empty until the first constraint is registered
+
+
+def _advance_after_steps(constraint: Constraint) -> None:
+    """Call `constraint.advance()` after every optimiser step that changes its parameters.
+
+    Torch's hook after every step keeps a plain ``loss.backward(); optimiser.step()`` loop correct
+    and the forward pass free of side effects. A step that a gradient scaler skips is not counted.
+    """
+    if not _hook_handles:
+        _hook_handles.append(register_optimizer_step_post_hook(_after_step))
+    _registered.add(constraint)
+
+
+def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
+    if getattr(optimiser, "found_inf", None):
+        return  # a gradient scaler made a fused optimiser skip this step
+    changed: set[int] = set()
+    for group in optimiser.param_groups:
+        # an optimiser skips parameters without a gradient
+        changed.update(id(p) for p in group["params"] if p.grad is not None)
+    for constraint in list(_registered):
+        if any(id(p) in changed for p in constraint.parameters()):
+            with in_full_precision(constraint.device):
+                constraint.advance()
 
 
 def real_type(dtype: torch.dtype | None) -> torch.dtype:

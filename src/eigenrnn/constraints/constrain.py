@@ -138,7 +138,16 @@ def constrain(
         )
     new.to(weight.device, weight.dtype)
     blocks.append((first, new))
-    _register(module, name, weight, blocks)
+    weight = weight.detach().clone()
+    for row, each in blocks:
+        weight[row : row + each.size] = each()
+    # a second constraint replaces the parametrisation of the first by one that has both
+    if earlier:
+        parametrize.remove_parametrizations(module, name)
+    setattr(module, name, nn.Parameter(weight))
+    parametrize.register_parametrization(module, name, ConstrainedRows(blocks), unsafe=True)
+    if isinstance(module, nn.RNNBase):
+        rebuild_each_pass(module)
     return module
 
 
@@ -179,25 +188,6 @@ def _first_row(
             f"got {stop - start} of {height} (select them with rows=)"
         )
     return start
-
-
-def _register(
-    module: nn.Module,
-    name: str,
-    weight: Tensor,
-    blocks: list[tuple[int, Constraint]],
-) -> None:
-    """Parametrise the module's attribute and set its value to `weight` with its blocks."""
-    weight = weight.detach().clone()
-    for row, constraint in blocks:
-        weight[row : row + constraint.size] = constraint()
-    # a second constraint replaces the parametrisation of the first by one that has both
-    if parametrize.is_parametrized(module, name):
-        parametrize.remove_parametrizations(module, name)
-    setattr(module, name, nn.Parameter(weight))
-    parametrize.register_parametrization(module, name, ConstrainedRows(blocks), unsafe=True)
-    if isinstance(module, nn.RNNBase):
-        rebuild_each_pass(module)
 
 
 def rebuild_each_pass(module: nn.RNNBase) -> None:

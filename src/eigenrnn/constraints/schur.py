@@ -202,8 +202,11 @@ class Schur(Constraint):
         for k, basis in enumerate(self._bases(exact)):
             # on a copy, so that a failure leaves the parameters as they are
             clone = copy.deepcopy(self)
-            if k > 0 and not _reaches(clone.P, basis):  # the first basis is the current P
-                continue
+            if k > 0:  # the first basis is the current P
+                try:
+                    clone.P.assign(basis)
+                except NotInSetError:  # its map does not reach the basis
+                    continue
             least = min(least, clone._set(exact))  # noqa: SLF001, of the same class
             if least <= self.tolerance:
                 self.load_state_dict(clone.state_dict())
@@ -242,15 +245,6 @@ class Schur(Constraint):
 def _is_orthogonal(P: Constraint) -> bool:
     # tensors on the meta device have no values
     return P.device.type == "meta" or orthogonality_error(P()) <= P.tolerance
-
-
-def _reaches(P: Constraint, basis: Tensor) -> bool:
-    """Try to assign a basis to P, and return whether its map reaches it."""
-    try:
-        P.assign(basis)
-    except NotInSetError:
-        return False
-    return True
 
 
 def real_schur_basis(

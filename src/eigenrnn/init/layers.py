@@ -148,18 +148,18 @@ def _initializers(
     Raises:
         ValueError: If there is no such kind.
     """
-    chain = partial(chain_, direction=direction)
-    feedback_chain = partial(feedback_chain_, beta=beta, direction=direction)
-    mixed_chain = partial(chain_, alpha=1.02, direction=direction)  # the paper's mixed LSTM
-    ramp = partial(ramp_, direction=direction)
-    identity = partial(identity_, scale=1.0)
-    ortho = partial(orthogonal_, scale=1.0)
+    alpha: dict[str, float] = {}
+    scale: dict[str, float] = {}
     if gain is not None:
-        chain = partial(chain, alpha=gain)
-        feedback_chain = partial(feedback_chain, alpha=gain)
-        mixed_chain = partial(mixed_chain, alpha=gain)
-        identity = partial(identity, scale=gain)
-        ortho = partial(ortho, scale=gain)
+        alpha = {"alpha": gain}
+        scale = {"scale": gain}
+    chain = partial(chain_, direction=direction, **alpha)
+    feedback_chain = partial(feedback_chain_, beta=beta, direction=direction, **alpha)
+    # 1.02 is that of the paper's mixed LSTM
+    mixed_chain = partial(chain_, direction=direction, **{"alpha": 1.02, **alpha})
+    ramp = partial(ramp_, direction=direction)
+    identity = partial(identity_, **scale)
+    ortho = partial(orthogonal_, **scale)
     kinds = {
         "chain": _Initializers(tanh=chain, sigmoid=chain, input=source_),
         "feedback_chain": _Initializers(

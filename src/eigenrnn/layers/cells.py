@@ -1,8 +1,8 @@
 """Cells for loops of your own: one time step of `RNN`, `GRU` and `LSTM`."""
 
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import contextmanager
-from typing import Any, cast
+from typing import Any, ClassVar, cast
 
 import torch
 from torch import Tensor, nn
@@ -107,7 +107,25 @@ class RNNCell(AbstractCell):
         self.nonlinearity = nonlinearity
 
 
-class GRUCell(AbstractCell):
+class GatedCell(AbstractCell):
+    """One time step of a gated layer."""
+
+    make_layer: ClassVar[Callable[..., Stacked[Any]]]
+
+    def __init__(
+        self,
+        input_size: int,
+        hidden_size: int,
+        bias: bool = True,
+        device: torch.device | str | None = None,
+        dtype: torch.dtype | None = None,
+        **options: Any,
+    ) -> None:
+        options |= {"bias": bias, "device": device, "dtype": dtype}
+        super().__init__(self.make_layer(input_size, hidden_size, **options))
+
+
+class GRUCell(GatedCell):
     r"""One time step of `GRU`, as `torch.nn.GRUCell`.
 
     .. math:: h' = u \odot h + (1 - u) \odot f(U_c x + b_c + r \odot (W_c h + b))
@@ -135,20 +153,10 @@ class GRUCell(AbstractCell):
         torch.Size([3, 8])
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **options: Any,
-    ) -> None:
-        options |= {"bias": bias, "device": device, "dtype": dtype}
-        super().__init__(GRU(input_size, hidden_size, **options))
+    make_layer = GRU
 
 
-class LSTMCell(AbstractCell):
+class LSTMCell(GatedCell):
     r"""One time step of `LSTM`, as `torch.nn.LSTMCell`.
 
     .. math:: c' = f \odot c + i \odot g, \qquad h' = o \odot \tanh(c')
@@ -178,17 +186,7 @@ class LSTMCell(AbstractCell):
         (torch.Size([3, 8]), torch.Size([3, 8]))
     """
 
-    def __init__(
-        self,
-        input_size: int,
-        hidden_size: int,
-        bias: bool = True,
-        device: torch.device | str | None = None,
-        dtype: torch.dtype | None = None,
-        **options: Any,
-    ) -> None:
-        options |= {"bias": bias, "device": device, "dtype": dtype}
-        super().__init__(LSTM(input_size, hidden_size, **options))
+    make_layer = LSTM
 
     def forward(
         self,

@@ -19,8 +19,7 @@ from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.validation import check_input
 from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.delta import BACKENDS, DeltaOperands, delta
-from eigenrnn.ops.delta.operands import state_dtype
-from eigenrnn.ops.delta.reference import DELTA, output, reflect
+from eigenrnn.ops.delta.reference import DELTA, output, reflect, state_dtype
 from eigenrnn.ops.time_steps import first_steps, last_steps, running, without_padding
 from eigenrnn.tracing import check_weights
 
@@ -344,7 +343,10 @@ class DeltaNetDirection(AbstractDiagonalDirection):
         read = [inputs.narrow(0, 1 + i, T) for i in range(c)]
         ages: Tensor | None = None
         if resets is not None:
-            ages = _steps_since(resets, c)
+            # how many steps ago the last reset was; at least c where there was none
+            steps = torch.arange(T, device=u.device).unsqueeze(1)
+            latest, _ = torch.where(resets, steps, -c).cummax(0)
+            ages = steps - latest
             for i in range(c - 1):  # read c - 1 - i steps later
                 read[i] = torch.where((ages >= c - 1 - i).unsqueeze(2), read[i], 0)
         convolved = read[0] * weight[:, 0]
@@ -392,17 +394,6 @@ class DeltaNetDirection(AbstractDiagonalDirection):
             return weight.new_ones(self.hidden_size)
         decays = self._log_decay(weight.new_zeros(H)).exp().to(weight.dtype)
         return decays.repeat_interleave(self.head_size)
-
-
-def _steps_since(
-    resets: Tensor,  # (T, B)
-    before: int,
-) -> Tensor:  # (T, B)
-    """Return how many steps ago the last reset was; at least `before` where there was none."""
-    T = len(resets)
-    steps = torch.arange(T, device=resets.device).unsqueeze(1)
-    latest, _ = torch.where(resets, steps, -before).cummax(0)
-    return steps - latest
 
 
 class DeltaNet(LinearLayer[DeltaNetDirection]):

@@ -26,7 +26,6 @@ __all__ = [
     "LayerConfig",
     "StackConfig",
     "by_block",
-    "construct_constraint",
     "head_kwargs",
     "without_autocast",
 ]
@@ -114,7 +113,8 @@ class AbstractDirection(nn.Module, ABC):
         self.initializers = config.initializers
         self.matrix_names = tuple(config.constraints)
         for name, factory in config.constraints.items():
-            self.add_module(name, construct_constraint(factory, N))
+            with torch.random.fork_rng(devices=()):  # `reset` draws its parameters
+                self.add_module(name, make_constraint(factory, N))
         is_complex = any(constraint.is_complex for constraint in self.constraints())
         self.state_size = 2 * N if is_complex else N
         self.output_size = self.state_size
@@ -371,12 +371,6 @@ def by_block(given: Blocks, own: Sequence[Initializer]) -> Sequence[Initializer]
     if len(given) != len(own):
         raise ValueError(f"expected one initialiser or {len(own)} of them, got {len(given)}")
     return [each or default for each, default in zip(given, own, strict=True)]
-
-
-def construct_constraint(factory: Callable[[int], object], size: int) -> Constraint:
-    """Construct a constraint without using up random numbers: `reset` draws its parameters."""
-    with torch.random.fork_rng(devices=()):
-        return make_constraint(factory, size)
 
 
 def _round_if_loaded(

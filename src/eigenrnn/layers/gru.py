@@ -16,7 +16,7 @@ from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import gru
 from eigenrnn.ops.compiled import activation, make_stepper
 from eigenrnn.ops.gru import BACKENDS
-from eigenrnn.ops.gru.operands import form_features
+from eigenrnn.ops.gru.reference import form_features
 from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["GATES", "GRU", "GatedDirection"]

@@ -13,7 +13,7 @@ from eigenrnn.constraints.base import ConstantBuffers
 from eigenrnn.errors import check_not_negative
 from eigenrnn.tracing import autocasts, is_traced
 
-__all__ = ["Leak", "LeakOptions", "LeakValues", "leak_values"]
+__all__ = ["Leak", "LeakOptions", "LeakValues"]
 
 LeakValues = float | Sequence[float] | Tensor
 """One leak for all units, or one for each."""
@@ -52,20 +52,6 @@ class LeakOptions:
             raise ValueError(f"expected 0 < leak <= 1, got {low:.6g} to {high:.6g}")
         if self.trainable and high == 1:  # it is the logistic function of a parameter
             raise ValueError("expected leak < 1 with trainable_leak, got 1")
-
-
-def leak_values(leak: LeakValues, N: int) -> Tensor:  # () or (N,)
-    """Return the leak in double precision.
-
-    Raises:
-        ValueError: If there is not one number, or one for each unit.
-    """
-    # on the processor, whatever the default device is; a copy, because `reset` uses it again, and
-    # the user may have changed the tensor by then
-    values = torch.as_tensor(leak, dtype=torch.float64, device="cpu").detach().clone()
-    if values.shape not in ((), (N,)):
-        raise ValueError(f"expected one leak or {N} of them, got shape {tuple(values.shape)}")
-    return values
 
 
 class Leak(ConstantBuffers):

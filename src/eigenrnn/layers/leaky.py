@@ -9,7 +9,7 @@ from torch import nn
 
 from eigenrnn.constraints import Constraint, Unconstrained
 from eigenrnn.layers.direction import LayerConfig, StackConfig
-from eigenrnn.layers.leak import LeakOptions, LeakValues, leak_values
+from eigenrnn.layers.leak import LeakOptions, LeakValues
 from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.rnn import RNNDirection, elman_initializers
 from eigenrnn.layers.stacked import Stacked
@@ -99,7 +99,13 @@ class LeakyRNN(Stacked[RNNDirection]):
         **options: Unpack[LayerOptions],
     ) -> None:
         self.nonlinearity = nonlinearity
-        values = leak_values(leak, hidden_size)
+        # on the processor, whatever the default device is; a copy, because `reset` uses it again,
+        # and the user may have changed the tensor by then
+        values = torch.as_tensor(leak, dtype=torch.float64, device="cpu").detach().clone()
+        if values.shape not in ((), (hidden_size,)):
+            raise ValueError(
+                f"expected one leak or {hidden_size} of them, got shape {tuple(values.shape)}"
+            )
         leaks = LeakOptions(values, trainable_leak, noise, noise_in_eval, state)
         stack = StackConfig(num_layers, bias, batch_first, dropout, bidirectional, device, dtype)
         constraints = {"constraint": constraint}

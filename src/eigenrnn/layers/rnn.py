@@ -20,7 +20,7 @@ from eigenrnn.ops.arguments import Options
 from eigenrnn.ops.compiled import activation, make_stepper
 from eigenrnn.ops.dispatch import exports_scan
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
-from eigenrnn.ops.elman.export import export_complex_elman
+from eigenrnn.ops.elman.elman import export_complex_elman
 from eigenrnn.ops.precision import products_of_float32
 
 __all__ = ["RNN", "RNNDirection", "elman_initializers"]
@@ -108,8 +108,16 @@ class RNNDirection(AbstractDirection):
         c = self.input_bias
         if W.is_complex():
             if exports_scan(backend):
+                # nothing else can be set: LayerNorm is not defined on complex states
+                zoneout = self.norm_zoneout_kwargs(x).get("zoneout")
+                operands = ElmanOperands(x=x, W=W, h0=h0, bias=bias, U=weight, c=c)
+                options = Options(self.nonlinearity, reverse=reverse)
+                if isinstance(zoneout, Tensor):
+                    operands = operands._replace(mask=zoneout)
+                elif zoneout is not None:
+                    options = options._replace(rate=zoneout)
                 lengths = cast("Tensor | None", batch_sizes)
-                h, last = self._export_complex(x, W, h0, lengths, reverse)
+                h, last = export_complex_elman(operands, options, lengths)
                 return h[..., : self.output_size], last
             # the states are in complex64 or better, see `_cast`
             x = x.to(at_least_float32(x.dtype))
@@ -193,29 +201,6 @@ class RNNDirection(AbstractDirection):
         }
         kind = "elman" if self.outputs_states else "current"
         return make_stepper(kind, weights, options | activation(self.nonlinearity, self.bias))
-
-    def _export_complex(
-        self,
-        x: Tensor,  # (T, B, M)
-        W: Tensor,  # (N, N), complex
-        h0: Tensor,  # (B, 2 N)
-        lengths: Tensor | None,  # (B,)
-        reverse: bool,
-    ) -> tuple[Tensor, Tensor]:  # (T, B, 2 N), (B, 2 N)
-        """Record a complex recurrence for an export, all in real numbers."""
-        # nothing else can be set: LayerNorm is not defined on complex states
-        zoneout = self.norm_zoneout_kwargs(x).get("zoneout")
-        mask: Tensor | None = None
-        rate = 0.0
-        if isinstance(zoneout, Tensor):
-            mask = zoneout
-        elif zoneout is not None:
-            rate = zoneout
-        operands = ElmanOperands(
-            x=x, W=W, h0=h0, bias=self.bias, U=self.weight_ih, c=self.input_bias, mask=mask
-        )
-        options = Options(self.nonlinearity, reverse=reverse, rate=rate)
-        return export_complex_elman(operands, options, lengths)
 
     def state_bounds(self) -> Tensor | None:  # (N,)
         # of a current, only its tanh has a range

@@ -1,13 +1,13 @@
 """Batches of sequences: different lengths, packed sequences and initial states."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any, TypeAlias
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
 from torch import Tensor
-from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
+from torch.nn.utils.rnn import PackedSequence, pad_packed_sequence
 
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.validation import check_h0
@@ -18,10 +18,8 @@ __all__ = [
     "Lengths",
     "as_lengths",
     "initial_states",
-    "pack_like",
     "pad_packed",
     "reordered",
-    "run_longest_first",
     "sorted_lengths",
     "with_data",
 ]
@@ -46,31 +44,6 @@ def as_lengths(lengths: Lengths) -> Tensor | None:  # (B,)
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:
         raise TypeError(f"expected lengths to be integers, got {lengths.dtype}")
     return lengths.long()
-
-
-def run_longest_first(
-    run: Callable[..., tuple[Tensor | None, Tensor]],
-    x: Tensor,  # (T, B, M)
-    h0: Tensor | None,  # (L D, B, S); the default ones are those of every sequence
-    lengths: Tensor | None,  # (B,)
-    values: Mapping[str, Tensor],  # each (T, B)
-) -> tuple[Tensor | None, Tensor]:  # (T, B, D N), (L D, B, S)
-    """Run a layer over sequences sorted by descending length; restore the user's order.
-
-    Raises the errors of invalid lengths.
-    """
-    order, sizes = sorted_lengths(lengths, *x.shape[:2])
-    if order is None:
-        return run(x, h0, sizes, values)
-    order = order.to(x.device)
-    back = order.argsort()  # the inverse of a permutation
-    if h0 is not None:
-        h0 = h0.index_select(1, order)
-    values = {name: each.index_select(1, order) for name, each in values.items()}
-    output, h_n = run(x.index_select(1, order), h0, sizes, values)
-    if output is not None:
-        output = output.index_select(1, back)
-    return output, h_n.index_select(1, back)
 
 
 def sorted_lengths(
@@ -118,15 +91,6 @@ def pad_packed(
         )
     # without its order, so that torch leaves the longest first
     return pad_packed_sequence(PackedSequence(packed.data, packed.batch_sizes))
-
-
-def pack_like(
-    packed: PackedSequence,
-    output: Tensor,  # (T, B, N)
-    lengths: Tensor,  # (B,)
-) -> PackedSequence:
-    """Pack outputs with the lengths and the order of a packed batch."""
-    return with_data(packed, pack_padded_sequence(output, lengths).data)
 
 
 def with_data(packed: PackedSequence, data: Tensor) -> PackedSequence:

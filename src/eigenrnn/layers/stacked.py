@@ -2,13 +2,12 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import replace
-from functools import partial
 from types import MappingProxyType
 from typing import Any, ClassVar, Generic, Self, TypeVar, cast
 
 import torch
 from torch import Generator, Tensor, nn
-from torch.nn.utils.rnn import PackedSequence
+from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.init import zeros_
@@ -30,15 +29,14 @@ from eigenrnn.layers.sequences import (
     Lengths,
     as_lengths,
     initial_states,
-    pack_like,
     pad_packed,
     reordered,
-    run_longest_first,
+    sorted_lengths,
+    with_data,
 )
 from eigenrnn.layers.step_values import check_dt, checked_gaps, step_values
 from eigenrnn.layers.stepping import LatestSnapshot
 from eigenrnn.layers.validation import (
-    check_dtype,
     check_input,
     check_options,
     check_step,
@@ -128,7 +126,11 @@ class Stacked(Layer, Generic[_D]):
         stack = config.stack
         check_options(config.input_size, config.hidden_size, stack.num_layers, stack.dropout)
         check_zoneout_rate(config.zoneout)
-        check_dtype(stack.dtype)
+        if stack.dtype is not None and not stack.dtype.is_floating_point:
+            raise ValueError(
+                f"expected a real floating-point dtype for the weights, got {stack.dtype}; choose "
+                "a complex set by its dtype=, such as partial(ScaledCayley, dtype=torch.complex64)"
+            )
         super().__init__()
         if backend is not None and backend not in self.backends:
             raise ValueError(f"expected backend among {list(self.backends)}, got {backend!r}")
@@ -211,7 +213,10 @@ class Stacked(Layer, Generic[_D]):
 
     def __setattr__(self, name: str, value: Any) -> None:
         if torch_weights.is_torch_name(name):
-            raise ValueError(torch_weights.read_only(name))
+            raise ValueError(
+                f"expected no assignment to {name}, which is read from layer.all_directions(): "
+                "change the weights there, or use load_state_dict"
+            )
         super().__setattr__(name, value)
 
     def forward(
@@ -256,11 +261,26 @@ class Stacked(Layer, Generic[_D]):
         if last_only and head is not None:
             raise ValueError("expected either last_only or a head for all time steps, got both")
         if isinstance(input, PackedSequence):
-            run = partial(self._run, last_only=last_only, head=head)
-            return self._forward_packed(input, hx, lengths, run, resets, dt)
+            if lengths is not None:
+                raise ValueError("expected either a PackedSequence or lengths, got both")
+            if is_exporting():
+                raise ValueError(
+                    "expected padded sequences while exporting, got a PackedSequence: export with "
+                    "lengths=, and pad with torch.nn.utils.rnn.pad_packed_sequence"
+                )
+            x, sequence_lengths = pad_packed(input)
+            check_input(x, self.input_size, self._weight)
+            h0: Tensor | None = None
+            if hx is not None:
+                h0 = reordered(self._initial_states(hx, x.shape[1]), input.sorted_indices)
+            values = step_values(input, resets, dt)
+            output, h_n = self._run(x, h0, input.batch_sizes.tolist(), values, last_only, head)
+            if output is not None:
+                output = with_data(input, pack_padded_sequence(output, sequence_lengths).data)
+            return output, reordered(h_n, input.unsorted_indices)
         directions = self.all_directions()
         check_input(input, self.input_size, directions[0].weight_ih)
-        values: dict[str, Tensor] = {}
+        values = {}
         if resets is not None or dt is not None:
             values = step_values(input, resets, dt, self.batch_first)
         unbatched = input.dim() == 2
@@ -269,18 +289,28 @@ class Stacked(Layer, Generic[_D]):
             x = x.unsqueeze(1)
         elif self.batch_first:
             x = x.transpose(0, 1)
-        h0: Tensor | None = None
+        h0 = None
         if hx is not None:
             h0 = self._initial_states(hx, x.shape[1], unbatched)
-        if lengths is None and x.shape[0] >= 1:
-            output, h_n = self._run(x, h0, None, values, last_only, head, directions)
-        elif lengths is not None and exports_scan(self.backend):
+        order: Tensor | None = None
+        sizes: Any = None
+        if lengths is not None and exports_scan(self.backend):
             # An export takes lengths in any order, because it masks steps instead of sorting.
-            sizes = cast("Any", lengths)
-            output, h_n = self._run(x, h0, sizes, values, last_only, head)
-        else:
-            run = partial(self._run, last_only=last_only, head=head)
-            output, h_n = run_longest_first(run, x, h0, lengths, values)
+            sizes = lengths
+        elif lengths is not None or x.shape[0] < 1:
+            order, sizes = sorted_lengths(lengths, *x.shape[:2])
+        if order is not None:
+            order = order.to(x.device)
+            x = x.index_select(1, order)
+            values = {name: each.index_select(1, order) for name, each in values.items()}
+            if h0 is not None:
+                h0 = h0.index_select(1, order)
+        output, h_n = self._run(x, h0, sizes, values, last_only, head, directions)
+        if order is not None:
+            back = order.argsort()  # the inverse of a permutation
+            h_n = h_n.index_select(1, back)
+            if output is not None:
+                output = output.index_select(1, back)
         if unbatched:
             h_n = h_n.squeeze(1)
         if output is None:
@@ -512,34 +542,6 @@ class Stacked(Layer, Generic[_D]):
         """Return the initial states that the user passes, or else the default ones."""
         return initial_states(self.all_directions(), hx, batch_size, unbatched)
 
-    def _forward_packed(
-        self,
-        packed: PackedSequence,
-        hx: Any,
-        lengths: Lengths,
-        run: Callable[..., tuple[Tensor | None, Tensor]],
-        resets: Any,
-        dt: Any,
-    ) -> tuple[PackedSequence | None, Tensor]:
-        if lengths is not None:
-            raise ValueError("expected either a PackedSequence or lengths, got both")
-        if is_exporting():
-            raise ValueError(
-                "expected padded sequences while exporting, got a PackedSequence: export with "
-                "lengths=, and pad with torch.nn.utils.rnn.pad_packed_sequence"
-            )
-        x, sequence_lengths = pad_packed(packed)
-        check_input(x, self.input_size, self._weight)
-        h0: Tensor | None = None
-        if hx is not None:
-            h0 = reordered(self._initial_states(hx, x.shape[1]), packed.sorted_indices)
-        values = step_values(packed, resets, dt)
-        output, h_n = run(x, h0, packed.batch_sizes.tolist(), values)
-        packed_output: PackedSequence | None = None
-        if output is not None:
-            packed_output = pack_like(packed, output, sequence_lengths)
-        return packed_output, reordered(h_n, packed.unsorted_indices)
-
     def _run_step(
         self,
         x: Tensor,  # (B, M)
@@ -560,9 +562,22 @@ class Stacked(Layer, Generic[_D]):
         directions: list[_D] | None = None,  # all of them, if the caller has asked for them
     ) -> tuple[Tensor | None, Tensor]:  # (T, B, D N) or (T, B, K), (L D, B, N)
         if "resets" in values and not self._takes_resets(x):
-            if x.shape[1] > 0:
-                return self._run_pieces(x, h0, batch_sizes, values, last_only, head)
-            values = {}  # an empty batch has no pieces
+            if x.shape[1] == 0:  # an empty batch has no pieces
+                return self._run(x, h0, batch_sizes, last_only=last_only, head=head)
+            # the pieces between resets, as sequences
+            pieces = Pieces(values["resets"], batch_sizes)
+            others: dict[str, Tensor] = {}
+            if "dt" in values:
+                others["dt"] = pieces.cut(values["dt"].unsqueeze(2)).squeeze(2)
+            if h0 is not None:
+                initial = self._initial_states(None, len(pieces.lengths))
+                h0 = pieces.first_states(h0, initial)
+            output, h_n = self._run(pieces.cut(x), h0, pieces.batch_sizes, others, last_only)
+            if output is not None:
+                output = pieces.join(output)
+            if output is not None and head is not None:
+                output = head(output)
+            return output, pieces.last_states(h_n)
         if "dt" in values:
             values = {**values, "dt": checked_gaps(values["dt"], batch_sizes)}
         if directions is None:
@@ -599,31 +614,6 @@ class Stacked(Layer, Generic[_D]):
         if head is not None and not fused_head:
             x = head(x)
         return x, torch.stack(last)
-
-    def _run_pieces(
-        self,
-        x: Tensor,  # (T, B, M)
-        h0: Tensor | None,  # (L, B, N)
-        batch_sizes: list[int] | None,
-        values: Mapping[str, Tensor],  # each (T, B)
-        last_only: bool,
-        head: nn.Linear | None,
-    ) -> tuple[Tensor | None, Tensor]:  # (T, B, N) or (T, B, K), (L, B, N)
-        """Run over the pieces between resets as over sequences."""
-        pieces = Pieces(values["resets"], batch_sizes)
-        others: dict[str, Tensor] = {}
-        if "dt" in values:
-            others["dt"] = pieces.cut(values["dt"].unsqueeze(2)).squeeze(2)
-        first: Tensor | None = None
-        if h0 is not None:
-            initial = self._initial_states(None, len(pieces.lengths))
-            first = pieces.first_states(h0, initial)
-        output, h_n = self._run(pieces.cut(x), first, pieces.batch_sizes, others, last_only)
-        if output is not None:
-            output = pieces.join(output)
-        if output is not None and head is not None:
-            output = head(output)
-        return output, pieces.last_states(h_n)
 
 
 class LikeTorch(Stacked[_D]):

@@ -90,9 +90,13 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
     notes: list[tuple[dict[str, Any], str, Tensor, int]] = []
     weights: list[Tensor] = []
     for module in modules:
-        for holder, name, tensor in _places_of_weights(module):
-            notes.append((holder, name, tensor, write_count(tensor)))
-            weights.append(tensor)
+        parameters, buffers, _ = contents(module)
+        for holder in (parameters, buffers):
+            for name, tensor in list(holder.items()):
+                # a step gets its state from the caller, and does not read the initial one
+                if tensor is not None and name != "h0":
+                    notes.append((holder, name, tensor, write_count(tensor)))
+                    weights.append(tensor)
     dtype = layer.weight_dtype
     if not layer.is_frozen or dtype not in _DTYPES:
         return None
@@ -126,18 +130,6 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         output_size=output_size,
         knows_gaps=stack.knows_gaps,
     )
-
-
-def _places_of_weights(module: nn.Module) -> list[tuple[dict[str, Any], str, Tensor]]:
-    """Return where the weights of a step are, dictionaries and keys, and the weights."""
-    found: list[tuple[dict[str, Any], str, Tensor]] = []
-    parameters, buffers, _ = contents(module)
-    for holder in (parameters, buffers):
-        for name, tensor in list(holder.items()):
-            # a step gets its state from the caller, and does not read the initial one
-            if tensor is not None and name != "h0":
-                found.append((holder, name, tensor))
-    return found
 
 
 def can_read(

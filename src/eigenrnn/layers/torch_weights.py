@@ -23,7 +23,6 @@ __all__ = [
     "load_weights",
     "names_by_direction",
     "read",
-    "read_only",
     "translate",
     "translate_cell",
 ]
@@ -38,14 +37,6 @@ def is_torch_name(name: str) -> bool:
 
 CELL_NAMES = ("weight_ih", "weight_hh", "bias_ih", "bias_hh")
 """The names of the weights of torch's cells, which are those of its layers without an end."""
-
-
-def read_only(name: str) -> str:
-    """Return the message for an assignment to a weight by its name in torch."""
-    return (
-        f"expected no assignment to {name}, which is read from layer.all_directions(): change "
-        "the weights there, or use load_state_dict"
-    )
 
 
 def names_by_direction(layer: Any) -> list[list[str]]:

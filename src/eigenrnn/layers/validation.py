@@ -11,7 +11,6 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.tracing import are_plain, autocasts, check_dense, jit_traces
 
 __all__ = [
-    "check_dtype",
     "check_h0",
     "check_input",
     "check_options",
@@ -41,19 +40,6 @@ def check_options(
         warnings.warn(
             f"dropout={dropout} has no effect with one layer: it is applied between layers",
             stacklevel=4,  # the line that constructs the layer
-        )
-
-
-def check_dtype(dtype: torch.dtype | None) -> None:
-    """Check the dtype of the weights.
-
-    Raises:
-        ValueError: If it is not a real floating-point type.
-    """
-    if dtype is not None and not dtype.is_floating_point:
-        raise ValueError(
-            f"expected a real floating-point dtype for the weights, got {dtype}; choose a complex "
-            "set by its dtype=, such as partial(ScaledCayley, dtype=torch.complex64)"
         )
 
 

@@ -56,21 +56,20 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
         return layer
     if not isinstance(layer, nn.RNNBase):
         raise ValueError(f"expected a recurrent layer, got {type(layer).__name__}")
-    _drop_weights_of_torch(layer, rate)
-    return layer
-
-
-def _drop_weights_of_torch(layer: nn.RNNBase, rate: float) -> None:
     for name in weight_names(layer):
         if not name.startswith("weight_hh"):
             continue
-        existing = _registered_dropout(layer, name)
-        if existing is not None:  # a second one would drop entries of what the first has left
-            existing.rate = rate
+        existing: list[WeightDropout] = []
+        if parametrize.is_parametrized(layer, name):
+            chain = list(layer.parametrizations[name])  # type: ignore[index]
+            existing = [each for each in chain if isinstance(each, WeightDropout)]
+        if existing:  # a second one would drop entries of what the first has left
+            existing[0].rate = rate
         elif rate:
             # unsafe: torch's check would draw a mask, and so change all later draws
             parametrize.register_parametrization(layer, name, WeightDropout(rate), unsafe=True)
             rebuild_each_pass(layer)
+    return layer
 
 
 class WeightDropout(nn.Module):
@@ -86,11 +85,3 @@ class WeightDropout(nn.Module):
 
     def forward(self, W: Tensor) -> Tensor:
         return F.dropout(W, self.rate, self.training)
-
-
-def _registered_dropout(layer: nn.Module, name: str) -> WeightDropout | None:
-    """Return the dropout that an earlier call registered on a matrix, or None."""
-    if not parametrize.is_parametrized(layer, name):
-        return None
-    chain = list(layer.parametrizations[name])  # type: ignore[index]
-    return next((each for each in chain if isinstance(each, WeightDropout)), None)

@@ -29,7 +29,6 @@ __all__ = [
     "lengths_of",
     "map_inputs",
     "map_tensors",
-    "mapped_copy",
     "mapped_inputs",
     "needs_gradient",
     "schema",
@@ -186,17 +185,6 @@ def mapped_inputs(operands: Any, options: Any) -> dict[str, Tensor]:
         if tensor is not None and tensor.dim() > 1:  # a leak may be the same at every step
             inputs[name] = tensor
     return inputs
-
-
-def mapped_copy(
-    x: Tensor,  # (T, B, N) or (T, B, M)
-    U: Tensor | None,  # (N, M)
-    c: Tensor | None,  # (N,)
-) -> Tensor:  # (T, B, N)
-    """Return the mapped inputs in contiguous memory that the caller may overwrite."""
-    if U is None:
-        return x.clone(memory_format=torch.contiguous_format)
-    return map_inputs(x, U, c).contiguous()
 
 
 def check_tensor(

@@ -96,8 +96,6 @@ class CompiledBackend(Backend):
     def unsupported(self, call: Call) -> str | None:
         if call.device != "cpu":
             return f"the tensors are on {call.device}"
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
         return None
 
     def when_chosen(self, call: Call) -> str:
@@ -172,16 +170,15 @@ def gradient_buffers(
     needed: Collection[str],
     h: Tensor,  # (T, B, N)
 ) -> dict[str, Tensor]:
-    """Allocate the needed gradients as the kernels write them."""
+    """Allocate the needed gradients; without U, those of steps have the layout of the states."""
     gradients: dict[str, Tensor] = {}
     for name in needed:
         tensor: Tensor = getattr(operands, name)
-        if name == "x" and operands.U is None:
-            gradients[name] = empty_like_steps(h, tensor.shape[2])
-        elif name == "x":
-            gradients[name] = empty_like_steps(tensor, tensor.shape[2])
+        if name in ("x", "decay") and tensor.dim() == 3:
+            like = h if getattr(operands, "U", None) is None else tensor
+            gradients[name] = empty_like_steps(like, tensor.shape[2])
         else:
-            gradients[name] = tensor.new_empty(tensor.shape)
+            gradients[name] = empty_buffer(tensor, *tensor.shape)
     return gradients
 
 
@@ -197,7 +194,6 @@ def compiled_operator(
     sizes: Callable[[Any], Mapping[str, Any]] = call_sizes,
     as_read: Callable[[str, Tensor], Tensor] = by_rows,
     takes_complex: bool = False,
-    allocate_gradients: Callable[..., dict[str, Tensor]] = gradient_buffers,
 ) -> Operator:
     """Return the operator that calls the kernels of a recurrence.
 
@@ -214,7 +210,6 @@ def compiled_operator(
         as_read: Takes the name of a tensor and the tensor. Returns it as the kernels read it, with
             real numbers and, unless it is a matrix, contiguous rows; a view if it is new.
         takes_complex: Whether the tensors may be complex.
-        allocate_gradients: As for `Operator`.
     """
     (state, *_) = recurrence.states
 
@@ -242,7 +237,7 @@ def compiled_operator(
         planned: Any = None,
     ) -> Named:
         all_states = recurrence.all_states
-        gradients = allocate_gradients(operands, needed, kept[all_states])
+        gradients = gradient_buffers(operands, needed, kept[all_states])
         read = read_all(grads)
         dy = read.get("y")
         if "d" in gradients and dy is not None:  # the kernels leave this sum to torch
@@ -299,7 +294,7 @@ def compiled_operator(
         backward=backward,
         saved=saved,
         without=without,
-        allocate_gradients=allocate_gradients,
+        allocate_gradients=gradient_buffers,
         prepare=prepare,
         make_plan=make_plan if has_plans else None,
     )

@@ -26,7 +26,6 @@ __all__ = [
     "exports_scan",
     "forced",
     "in_forced_block",
-    "supported_dtypes",
     "use_backend",
 ]
 
@@ -100,6 +99,9 @@ class Backend(ABC):
     features: frozenset[str] = frozenset()
     """The optional features that it computes: ``"layer_norm"``, ``"zoneout"``, ``"leak"``."""
 
+    is_transformable = False
+    """Whether `torch.func` and forward mode can pass through what it runs."""
+
     @abstractmethod
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         """Return all states, or the outputs of the head, the last states, and the last cells.
@@ -150,7 +152,10 @@ class Backend(ABC):
         lacking = [feature for feature in call.features if feature not in self.features]
         if lacking:
             return f"it does not compute {' and '.join(lacking)}"
-        return self.unsupported(call)
+        reason = self.unsupported(call)
+        if reason is None and call.transformed and not self.is_transformable:
+            return "torch.func transforms and forward mode need differentiable operations"
+        return reason
 
     def __repr__(self) -> str:
         return f"<backend {self.name!r}>"
@@ -161,6 +166,7 @@ class Reference(Backend):
 
     name = "reference"
     description = "naive loop, differentiable any number of times"
+    is_transformable = True
 
     def __init__(self, recurrence: Recurrence, dtypes: frozenset[torch.dtype]) -> None:
         self.recurrence = recurrence
@@ -169,11 +175,6 @@ class Reference(Backend):
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
         return self.recurrence.returned(operands, self.recurrence.define(operands, options))
-
-
-def supported_dtypes(backends: Mapping[str, Backend]) -> frozenset[torch.dtype]:
-    """Return the dtypes that any of the backends supports."""
-    return frozenset[torch.dtype]().union(*(backend.dtypes for backend in backends.values()))
 
 
 class _Forced(threading.local):

@@ -16,7 +16,7 @@ from eigenrnn.ops.arguments import (
     steps_in,
 )
 from eigenrnn.ops.compiled import warn_if_unavailable
-from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan, supported_dtypes
+from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
 from eigenrnn.ops.exporting import export_steps, exported_operands
 from eigenrnn.ops.operators import Operator, PlannedCall
 from eigenrnn.ops.recurrence import Recurrence
@@ -72,7 +72,8 @@ class Entry:
         self.recurrence = recurrence
         self.backends = backends
         self.operator = operator
-        self._dtypes = supported_dtypes(backends)
+        dtypes = [backend.dtypes for backend in backends.values()]
+        self._dtypes = frozenset[torch.dtype]().union(*dtypes)
         self._check = check
         self._export = export
         self._nonlinearity = nonlinearity

@@ -6,13 +6,13 @@ from typing import Any, TypeVar
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import map_tensors
+from eigenrnn.ops.arguments import features_of, map_tensors
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.ops.time_steps import running
 from eigenrnn.torch_internals import record_scan
 from eigenrnn.tracing import is_exporting_to_onnx
 
-__all__ = ["export_steps", "exported_operands", "onnx_operator", "onnx_supports"]
+__all__ = ["export_steps", "exported_operands", "onnx_activation", "onnx_operator"]
 
 _OPSET = 14  # the version of ONNX's RNN, GRU and LSTM that all later opsets also read
 
@@ -113,14 +113,17 @@ def _where(
     return torch.where(runs[(..., *[None] * (now.dim() - 2))], now, before)
 
 
-def onnx_supports(
-    x: Tensor,  # (T, B, M)
-) -> bool:
-    """Whether a recurrence over x is exported as one of ONNX's own.
+def onnx_activation(operands: Any, options: Any) -> str | None:
+    """Return ONNX's name of f if one of its own recurrences computes the call, or None.
 
     ONNX Runtime computes them in float32 only. A time step alone is plainer without.
     """
-    return is_exporting_to_onnx() and x.dtype == torch.float32 and not _is_one(x.shape[0])
+    x: Tensor = operands.x
+    if not is_exporting_to_onnx() or x.dtype != torch.float32 or _is_one(x.shape[0]):
+        return None
+    if operands.U is None or features_of(operands, options):
+        return None
+    return {"tanh": "Tanh", "relu": "Relu"}.get(options.nonlinearity)
 
 
 def _is_one(size: object) -> bool:

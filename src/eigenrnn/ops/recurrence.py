@@ -11,7 +11,7 @@ from torch import Tensor
 
 from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.arguments import is_mixed, mapped_inputs
-from eigenrnn.ops.time_steps import run_steps
+from eigenrnn.ops.time_steps import sizes_of_steps, steps_in_order
 from eigenrnn.tracing import check_dense
 
 __all__ = [
@@ -20,7 +20,6 @@ __all__ = [
     "Recurrence",
     "Shape",
     "Sizes",
-    "axes_of",
     "products_of_matrices",
     "sizes_of",
     "sizes_of_axes",
@@ -136,7 +135,7 @@ class Recurrence:
     products: Callable[[Any, Any], Sequence[Product]] = products_of_matrices
 
     axes: Axes = field(init=False)
-    """The axes of each operand, if its record says them."""
+    """The axes of each operand, if its record says them beside its type."""
 
     required: frozenset[str] = field(init=False)
     """The operands that every call has; an initial state is zero by default."""
@@ -144,7 +143,9 @@ class Recurrence:
     def __post_init__(self) -> None:
         kinds = get_type_hints(self.operands)
         required = {name for name, kind in kinds.items() if kind is Tensor}
-        object.__setattr__(self, "axes", axes_of(self.operands))
+        hints = get_type_hints(self.operands, include_extras=True)
+        axes = {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
+        object.__setattr__(self, "axes", axes)
         object.__setattr__(self, "required", frozenset(required - {*self.states}))
 
     @property
@@ -155,24 +156,39 @@ class Recurrence:
     def define(self, operands: Any, options: Any) -> dict[str, Tensor | None]:
         """Return the results of the definition by name; one that a call does not have is None.
 
-        It evaluates the steps one after another. Autograd records T steps of small operations, so
+        It evaluates the steps one after another, each for the sequences that run. Past the end of
+        a sequence the results are zero. Autograd records T steps of small operations, so
         the backward pass is slow and needs much memory.
         """
         if self.definition is not None:
             return self.definition(operands, options)
 
-        def step(
-            before: Mapping[str, Tensor], now: Mapping[str, Tensor]
-        ) -> tuple[Tensor, Mapping[str, Tensor]]:
-            return self.step(before, now, operands, options)
-
-        h, states = run_steps(
-            step,
-            self.initial_states(operands),
-            self.inputs(operands, options),
-            options.batch_sizes,
-            options.reverse,
-        )
+        states: Mapping[str, Tensor] = self.initial_states(operands)
+        inputs = self.inputs(operands, options)
+        first, *_ = inputs.values()
+        T, B = first.shape[:2]
+        sizes = sizes_of_steps(options.batch_sizes, T, B)
+        # indexing would allocate a gradient of the size of the inputs at every step
+        steps = {name: tensor.unbind() for name, tensor in inputs.items()}
+        hs: list[Tensor] = []
+        for t in steps_in_order(T, options.reverse):
+            n = sizes[t]
+            before = {name: state[:n] for name, state in states.items()}
+            now = {name: each[t][:n] for name, each in steps.items()}
+            if "resets" in now:
+                anew = now.pop("resets").unsqueeze(1)
+                before = {name: state.masked_fill(anew, 0) for name, state in before.items()}
+            h, after = self.step(before, now, operands, options)
+            if n < B:
+                # a finished sequence keeps its states; one that has not begun the initial ones
+                waiting = {name: state[n:] for name, state in states.items()}
+                h = torch.cat([h, h.new_zeros(B - n, *h.shape[1:])])
+                after = {name: torch.cat([state, waiting[name]]) for name, state in after.items()}
+            hs.append(h)
+            states = after
+        if options.reverse:
+            hs.reverse()
+        h = torch.stack(hs)
         results: dict[str, Tensor | None] = dict.fromkeys(self.results)
         last = self.last_states(states)
         results.update(zip(self.results, (h, *last), strict=False))
@@ -311,12 +327,6 @@ class Recurrence:
         if first.is_complex():
             numbers = 2 * numbers
         return len(self.states) * numbers
-
-
-def axes_of(operands: type[Any]) -> Axes:
-    """Return the axes that the record of operands says beside each type."""
-    hints = get_type_hints(operands, include_extras=True)
-    return {name: getattr(hint, "__metadata__", ()) for name, hint in hints.items()}
 
 
 def sizes_of_axes(operands: Any, axes: Axes) -> dict[str, int]:

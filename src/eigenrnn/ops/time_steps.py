@@ -1,10 +1,9 @@
 """Time steps of a batch of sequences of different lengths, sorted as in `PackedSequence`.
 
 Batch sizes are the numbers of sequences that run at each step; None stands for the whole batch.
-Everything in Python that depends on them is here.
 """
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -20,7 +19,6 @@ __all__ = [
     "packed_rows",
     "previous_rows",
     "previous_state",
-    "run_steps",
     "running",
     "sizes_of_steps",
     "split_steps",
@@ -56,51 +54,6 @@ def steps_in_order(T: int, reverse: bool) -> range:
     if reverse:
         return range(T - 1, -1, -1)
     return range(T)
-
-
-def run_steps(
-    step: Callable[..., tuple[Tensor, Mapping[str, Tensor]]],
-    states: Mapping[str, Tensor],  # each (B, ...)
-    inputs: Mapping[str, Tensor],  # each (T, B, ...)
-    batch_sizes: Sequence[int] | None,
-    reverse: bool,
-) -> tuple[Tensor, Mapping[str, Tensor]]:  # (T, B, ...), each (B, ...)
-    """Apply a step to the running sequences of every time step, in differentiable operations.
-
-    Args:
-        step: The time step, of the states before it and of its inputs.
-        states: The initial states.
-        inputs: The inputs of all time steps; where those named ``resets``, (T, B), are true, the
-            states before the step become zero.
-        batch_sizes: The batch sizes.
-        reverse: Whether to run from each sequence's last step to its first.
-    Returns:
-        The results of all steps, zero past the end of a sequence, and the last of each state.
-    """
-    first, *_ = inputs.values()
-    T, B = first.shape[:2]
-    sizes = sizes_of_steps(batch_sizes, T, B)
-    # indexing would allocate a gradient of the size of the inputs at every step
-    steps = {name: tensor.unbind() for name, tensor in inputs.items()}
-    hs: list[Tensor] = []
-    for t in steps_in_order(T, reverse):
-        n = sizes[t]
-        before = {name: state[:n] for name, state in states.items()}
-        now = {name: each[t][:n] for name, each in steps.items()}
-        if "resets" in now:
-            anew = now.pop("resets").unsqueeze(1)
-            before = {name: state.masked_fill(anew, 0) for name, state in before.items()}
-        h, after = step(before, now)
-        if n < B:
-            # a finished sequence keeps its states; one that has not begun keeps the initial ones
-            waiting = {name: state[n:] for name, state in states.items()}
-            h = torch.cat([h, h.new_zeros(B - n, *h.shape[1:])])
-            after = {name: torch.cat([state, waiting[name]]) for name, state in after.items()}
-        hs.append(h)
-        states = after
-    if reverse:
-        hs.reverse()
-    return torch.stack(hs), states
 
 
 def split_steps(

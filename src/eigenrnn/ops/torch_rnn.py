@@ -1,11 +1,10 @@
 """The backends that hand their matrices to torch's own RNN kernels, which use cuDNN on a GPU."""
 
-from abc import abstractmethod
-from collections.abc import Sequence
 from contextlib import AbstractContextManager, nullcontext
 from typing import Any
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.linalg import switched_to_ieee
@@ -17,32 +16,34 @@ from eigenrnn.ops.time_steps import packed_rows
 from eigenrnn.torch_internals import graph_is_kept
 from eigenrnn.tracing import is_batched
 
-__all__ = ["TorchBackend", "evaluate", "full_precision"]
+__all__ = ["TorchBackend", "full_precision"]
 
 
 class TorchBackend(Backend):
-    """A backend that calls `torch.gru` or one of its kind; a subclass implements `evaluate`.
+    """A backend that calls the function of `torch.nn.RNN`, `GRU` or `LSTM`.
 
     The constraint is evaluated once per sequence, and torch's kernel receives W as a plain tensor.
+
+    Args:
+        recurrence: What it computes.
+        nonlinearities: The nonlinearities for which torch has kernels.
     """
 
     name = "torch"
     description = "torch's own RNN kernels, those of cuDNN on NVIDIA GPUs"
     dtypes = REAL
 
-    recurrence: Recurrence
-    """What it computes."""
-
-    nonlinearities: frozenset[str] = frozenset({"tanh"})
-    """The nonlinearities for which torch has kernels."""
+    def __init__(
+        self, recurrence: Recurrence, nonlinearities: frozenset[str] = frozenset({"tanh"})
+    ) -> None:
+        self.recurrence = recurrence
+        self.nonlinearities = nonlinearities
 
     def unsupported(self, call: Call) -> str | None:
         if call.device not in ("cpu", "cuda"):
             return f"it needs tensors on the CPU or a CUDA device, and they are on {call.device}"
         if call.nonlinearity not in self.nonlinearities:
             return f"torch has no kernel for {call.nonlinearity} in this recurrence"
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
         if torch.compiler.is_compiling():
             return "torch.compile would unroll its time steps"
         return None
@@ -65,9 +66,64 @@ class TorchBackend(Backend):
                 return self.evaluate(operands, options, train=False)
         return _Recorded.apply(self, options, *operands)
 
-    @abstractmethod
     def evaluate(self, operands: Any, options: Any, *, train: bool) -> tuple[Tensor, ...]:
-        """Return the results of torch's function."""
+        """Return the results of torch's function; `train` says that a backward pass follows."""
+        x: Tensor = operands.x
+        W: Tensor = operands.W
+        c: Tensor | None = operands.c
+        input_map: Tensor | None = operands.U
+        if input_map is None:  # torch's function always maps its inputs
+            input_map = torch.eye(len(W), dtype=W.dtype, device=W.device)
+        recurrent_bias: Tensor | None = getattr(operands, "recurrent_bias", None)
+        if recurrent_bias is not None:
+            # the reset and the update gate have no recurrent bias of their own
+            recurrent_bias = F.pad(recurrent_bias, (len(W) - len(recurrent_bias), 0))
+        name = self.recurrence.name
+        if name == "elman":
+            name = f"rnn_{options.nonlinearity}"
+        function = getattr(torch, name)
+        parts = [input_map, W]
+        has_biases = c is not None or recurrent_bias is not None
+        if has_biases:  # torch takes both or none
+            zero = W.new_zeros(len(W))
+            if c is None:
+                c = zero
+            if recurrent_bias is None:
+                recurrent_bias = zero
+            parts += [c, recurrent_bias]
+        # cuDNN reads one block of memory; torch would copy weights that are not in one, and warn
+        lengths = [part.numel() for part in parts]
+        block = torch.cat([part.reshape(-1) for part in parts]).split(lengths)
+        parameters = [one.view(part.shape) for one, part in zip(block, parts, strict=True)]
+        # torch takes the pair (h, c) of an LSTM, and else a state alone
+        states = self.recurrence.initial_states(operands).values()
+        initial: Any = [state.contiguous().unsqueeze(0) for state in states]
+        if len(initial) == 1:
+            initial = initial[0]
+        rest: dict[str, Any] = {
+            "has_biases": has_biases,
+            "num_layers": 1,
+            "dropout": 0.0,
+            "train": train,
+            "bidirectional": False,
+        }
+        if options.batch_sizes is None:
+            if options.reverse:
+                x = x.flip(0)
+            h, *last = function(x, initial, parameters, **rest, batch_first=False)
+            if options.reverse:
+                h = h.flip(0)
+            return h, *(state.squeeze(0) for state in last)
+        sizes = [n for n in options.batch_sizes if n]  # torch takes no steps without sequences
+        T, B, M = x.shape
+        N = W.shape[1]
+        at = packed_rows(sizes, B, options.reverse, x.device)
+        packed = x.reshape(T * B, M).index_select(0, at)
+        # torch takes batch sizes on the CPU only, and the default device may be another
+        counts = torch.tensor(sizes, device="cpu")
+        data, *last = function(packed, counts, initial, parameters, **rest)
+        h = x.new_zeros(T * B, N).index_copy(0, at, data)
+        return h.view(T, B, N), *(state.squeeze(0) for state in last)
 
 
 class _Recorded(torch.autograd.Function):
@@ -133,75 +189,3 @@ def full_precision(tensor: Tensor) -> AbstractContextManager[None]:
         return nullcontext()
     rnn: Any = torch.backends.cudnn.rnn
     return switched_to_ieee(rnn)
-
-
-def evaluate(
-    name: str,
-    x: Tensor,  # (T, B, G N) or (T, B, M)
-    states: Sequence[Tensor],  # each (B, N)
-    *,
-    W: Tensor,  # (G N, N)
-    U: Tensor | None,  # (G N, M)
-    c: Tensor | None,  # (G N,)
-    recurrent_bias: Tensor | None = None,  # (G N,)
-    options: Any,
-    train: bool,
-) -> tuple[Tensor, ...]:  # (T, B, N), and the last of each of the states
-    """Call a recurrence of torch with one layer.
-
-    Args:
-        name: The name of the function, such as `gru`.
-        x: The inputs.
-        states: The initial states.
-        W: The recurrent matrices.
-        U: The input map, or None if x is already mapped.
-        c: The bias of the inputs.
-        recurrent_bias: The bias of the recurrent products.
-        options: The options of the call.
-        train: Whether a backward pass follows.
-    """
-    input_map = U
-    if input_map is None:  # torch's function always maps its inputs
-        input_map = torch.eye(len(W), dtype=W.dtype, device=W.device)
-    function = getattr(torch, name)
-    parts = [input_map, W]
-    has_biases = c is not None or recurrent_bias is not None
-    if has_biases:  # torch takes both or none
-        zero = W.new_zeros(len(W))
-        if c is None:
-            c = zero
-        if recurrent_bias is None:
-            recurrent_bias = zero
-        parts += [c, recurrent_bias]
-    # cuDNN reads one block of memory; torch would copy weights that are not in one, and warn
-    lengths = [part.numel() for part in parts]
-    block = torch.cat([part.reshape(-1) for part in parts]).split(lengths)
-    parameters = [one.view(part.shape) for one, part in zip(block, parts, strict=True)]
-    # torch takes the pair (h, c) of an LSTM, and else a state alone
-    initial: Any = [state.contiguous().unsqueeze(0) for state in states]
-    if len(initial) == 1:
-        initial = initial[0]
-    rest: dict[str, Any] = {
-        "has_biases": has_biases,
-        "num_layers": 1,
-        "dropout": 0.0,
-        "train": train,
-        "bidirectional": False,
-    }
-    if options.batch_sizes is None:
-        if options.reverse:
-            x = x.flip(0)
-        h, *last = function(x, initial, parameters, **rest, batch_first=False)
-        if options.reverse:
-            h = h.flip(0)
-        return h, *(state.squeeze(0) for state in last)
-    sizes = [n for n in options.batch_sizes if n]  # torch takes no steps without sequences
-    T, B, M = x.shape
-    N = states[0].shape[1]
-    at = packed_rows(sizes, B, options.reverse, x.device)
-    packed = x.reshape(T * B, M).index_select(0, at)
-    # torch takes batch sizes on the CPU only, and the default device may be another
-    counts = torch.tensor(sizes, device="cpu")
-    data, *last = function(packed, counts, initial, parameters, **rest)
-    h = x.new_zeros(T * B, N).index_copy(0, at, data)
-    return h.view(T, B, N), *(state.squeeze(0) for state in last)

@@ -118,7 +118,9 @@ def launch(
     N = operands.h0.shape[1]
     lengths = _sequence_lengths(options.batch_sizes, B, steps.device)
     others = {**others, "lengths": lengths, "resets": _as_bytes(operands.resets)}
-    read = {name: _contiguous(tensor, absent=steps) for name, tensor in others.items()}
+    read: dict[str, Tensor] = {}
+    for name, tensor in others.items():  # in place of None, one that the kernel never reads
+        read[name] = steps if tensor is None else tensor.contiguous()
     columns, rows = layout(N, len(operands.W) // N)
     with torch.cuda.device_of(steps):
         kernel[(B,)](
@@ -177,13 +179,6 @@ def launch_with_f(
         MASKED=operands.mask is not None,
         **flags,
     )
-
-
-def _contiguous(tensor: Tensor | None, absent: Tensor) -> Tensor:
-    """Return a tensor in contiguous memory, or for None one that the kernel never reads."""
-    if tensor is None:
-        return absent
-    return tensor.contiguous()
 
 
 def _as_bytes(tensor: Tensor | None) -> Tensor | None:

@@ -290,11 +290,50 @@ def _network(
         step.append(loop(input_size, "x[i] = (input[i] - mean[i]) / deviation[i];"))
         local_arrays.append(Array("x", input_size))
         x = "x"
-    if integers is None:
-        written = _floats(model, layers, x, local_arrays, step, source)
-    else:
+    linear = _head(model)
+    if integers is not None:
         written = integers.layers
-        step += _around_integers(integers, name, x, layers[0].input_size, local_arrays, source)
+        K = integers.output_size
+        local_arrays.append(Array("integer_output", K, kind="int16"))
+        taken = "symbol"
+        if integers.input_places is not None:
+            taken = "integer_input"
+            M = layers[0].input_size
+            local_arrays.append(Array(taken, M, kind="int16"))
+            source.helpers.add("quantised")
+            unit = source.number(2.0**integers.input_places)
+            step.append(loop(M, f"integer_input[i] = quantised({x}[i] * {unit});"))
+        step.append(f"{name}_step_int16(state, {taken}, integer_output);")
+        unit = source.number(2.0**-integers.output_places)
+        step.append(loop(K, f"output[i] = (float)integer_output[i] * {unit};"))
+    else:
+        head: Matrix | None = None
+        if linear is not None:
+            head = source.matrix("head", linear.weight, f"the head, {tuple(linear.weight.shape)}")
+        written = _layers(layers, source)
+        if isinstance(model, LanguageModel):
+            embedding = head
+            if embedding is None or model.head is not model.embedding:
+                comment = f"the embedding, {tuple(model.embedding.shape)}"
+                embedding = source.matrix(
+                    "embedding", model.embedding, comment, is_multiplied=False
+                )
+            source.helpers.add(embedding.row_helper)
+            step.append(embedding.copy_row("x", "symbol"))
+            local_arrays.append(Array("x", embedding.columns))
+            x = "x"
+        for k, layer in enumerate(written):
+            y = "output"
+            if head is not None or layer is not written[-1]:
+                y = f"y{k}"
+                local_arrays.append(Array(y, layer.output_size))
+            state = "state, " if layer.states else ""
+            step.append(f"{layer.name}({state}{x}, {y});")
+            x = y
+        if linear is not None and head is not None:
+            bias = ("head_bias", linear.bias)
+            step.append(source.start("output", head.rows, bias, "the bias of the head"))
+            step.append(head.add_to("output", x))
     reset: list[str] = []
     own_states: list[Array] = []
     missing = "makes the state NaN until the next reset"
@@ -308,11 +347,10 @@ def _network(
         missing = "is missing, and the last known value of its channel stands for it"
     for layer in written:
         reset += [source.first(state) for state in layer.states]
-    head = _head(model)
     output_size = written[-1].output_size
-    if head is not None:
-        output_size = len(head.weight)
-    has_classes = head is not None and output_size > 1
+    if linear is not None:
+        output_size = len(linear.weight)
+    has_classes = linear is not None and output_size > 1
     classes: Sequence[str] = ()
     if around is not None and around.classes is not None:
         classes = around.classes
@@ -341,44 +379,6 @@ def _network(
         integers=integers,
         note=note,
     )
-
-
-def _floats(
-    model: Any,
-    layers: list[Any],
-    x: str,
-    local_arrays: list[Array],
-    step: list[str],
-    source: Source,
-) -> list[Layer]:
-    """Write the layers and the head in floats, and add the statements that call them."""
-    linear = _head(model)
-    head: Matrix | None = None
-    if linear is not None:
-        head = source.matrix("head", linear.weight, f"the head, {tuple(linear.weight.shape)}")
-    written = _layers(layers, source)
-    if isinstance(model, LanguageModel):
-        embedding = head
-        if embedding is None or model.head is not model.embedding:
-            comment = f"the embedding, {tuple(model.embedding.shape)}"
-            embedding = source.matrix("embedding", model.embedding, comment, is_multiplied=False)
-        source.helpers.add(embedding.row_helper)
-        step.append(embedding.copy_row("x", "symbol"))
-        local_arrays.append(Array("x", embedding.columns))
-        x = "x"
-    for k, layer in enumerate(written):
-        y = "output"
-        if head is not None or layer is not written[-1]:
-            y = f"y{k}"
-            local_arrays.append(Array(y, layer.output_size))
-        state = "state, " if layer.states else ""
-        step.append(f"{layer.name}({state}{x}, {y});")
-        x = y
-    if linear is not None and head is not None:
-        bias = ("head_bias", linear.bias)
-        step.append(source.start("output", head.rows, bias, "the bias of the head"))
-        step.append(head.add_to("output", x))
-    return written
 
 
 def _integers(
@@ -410,31 +410,6 @@ def _integers(
         mean, deviation = checked_scaling(scaling, width)
         x = (x - mean) / deviation
     return integer_network(layers, _head(exact), None, x.double(), is_valid, source)
-
-
-def _around_integers(
-    integers: IntegerNetwork,
-    name: str,
-    x: str,
-    input_size: int,
-    local_arrays: list[Array],
-    source: Source,
-) -> list[str]:
-    """Return the statements that call the step in whole numbers."""
-    K = integers.output_size
-    local_arrays.append(Array("integer_output", K, kind="int16"))
-    step: list[str] = []
-    argument = "symbol"
-    if integers.input_places is not None:
-        argument = "integer_input"
-        local_arrays.append(Array(argument, input_size, kind="int16"))
-        source.helpers.add("quantised")
-        unit = source.number(2.0**integers.input_places)
-        step.append(loop(input_size, f"integer_input[i] = quantised({x}[i] * {unit});"))
-    step.append(f"{name}_step_int16(state, {argument}, integer_output);")
-    unit = source.number(2.0**-integers.output_places)
-    step.append(loop(K, f"output[i] = (float)integer_output[i] * {unit};"))
-    return step
 
 
 def _preparation(around: FittedNetwork, source: Source) -> str:

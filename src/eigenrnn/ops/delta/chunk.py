@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.ops.arguments import to_float32
-from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions, in_order
+from eigenrnn.ops.delta.reference import DeltaOperands, DeltaOptions, in_order
 from eigenrnn.ops.dispatch import REAL, Backend
 
 __all__ = ["DeltaChunk", "delta_chunk"]
@@ -55,7 +55,9 @@ def delta_chunk(
     beta = parts.beta.unsqueeze(-1)
     C = k.shape[3]
     if parts.log_decay is None:
-        decays = _no_decays(k, steps, R)
+        one = k.new_ones(k.shape[0], 1, 1, 1, 1)
+        to_output = k.new_ones(steps, steps).tril().repeat_interleave(R, dim=-1)
+        decays = _Decays(one, to_output, since=one, until=one, whole=one, query=one)
     else:
         decays = _decays(parts.log_decay, R, k.dtype)
 
@@ -134,23 +136,13 @@ def _decays(
     )
 
 
-def _no_decays(
-    k: Tensor,  # (chunks, B, H, C, K)
-    steps: int,
-    R: int,
-) -> _Decays:
-    """Return products of decays of one, without the work that others take."""
-    one = k.new_ones(k.shape[0], 1, 1, 1, 1)
-    to_output = k.new_ones(steps, steps).tril().repeat_interleave(R, dim=-1)
-    return _Decays(between=one, to_output=to_output, since=one, until=one, whole=one, query=one)
-
-
 class DeltaChunk(Backend):
     """Chunks of steps in products of matrices."""
 
     name = "chunk"
     description = "batched products of torch and a triangular solve, any device"
     dtypes = REAL
+    is_transformable = True
     features = frozenset({"resets"})  # a layer writes them as decays of zero
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:

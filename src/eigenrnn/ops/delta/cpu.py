@@ -1,7 +1,5 @@
 """The delta rule in the compiled kernels of csrc/, as torch operators."""
 
-from collections.abc import Collection
-
 from torch import Tensor
 
 from eigenrnn.ops.compiled import (
@@ -10,8 +8,7 @@ from eigenrnn.ops.compiled import (
     empty_buffer,
     rows,
 )
-from eigenrnn.ops.delta.operands import DeltaOperands, DeltaOptions
-from eigenrnn.ops.delta.reference import DELTA
+from eigenrnn.ops.delta.reference import DELTA, DeltaOperands, DeltaOptions
 from eigenrnn.ops.dispatch import REAL
 
 __all__ = ["DeltaCPU", "chunk_steps", "delta_cpu"]
@@ -47,18 +44,6 @@ def _allocate(operands: DeltaOperands, options: DeltaOptions, save: bool) -> dic
     }
 
 
-def _allocate_gradients(
-    operands: DeltaOperands,
-    needed: Collection[str],
-    o: Tensor,  # noqa: ARG001, (T, B, H, V), whose layout the gradients do not share
-) -> dict[str, Tensor]:
-    gradients: dict[str, Tensor] = {}
-    for name in needed:
-        tensor: Tensor = getattr(operands, name)
-        gradients[name] = empty_buffer(tensor, *tensor.shape)
-    return gradients
-
-
 def _sizes(operands: DeltaOperands) -> dict[str, int]:
     T, B, H, R, K = operands.k.shape
     sizes = {"T": T, "B": B, "H": H, "R": R, "K": K, "V": operands.v.shape[4]}
@@ -79,7 +64,6 @@ delta_cpu = compiled_operator(
     saved=("saved",),
     sizes=_sizes,
     as_read=_flat,
-    allocate_gradients=_allocate_gradients,
 )
 
 

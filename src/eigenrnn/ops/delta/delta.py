@@ -3,23 +3,26 @@
 from collections.abc import Sequence
 from typing import cast
 
+import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import check_flags
+from eigenrnn.ops.arguments import check_flags, to_float32
 from eigenrnn.ops.delta.chunk import DeltaChunk
 from eigenrnn.ops.delta.cpu import DeltaCPU
-from eigenrnn.ops.delta.export import export_delta
-from eigenrnn.ops.delta.operands import (
+from eigenrnn.ops.delta.reference import (
+    DELTA,
     DeltaOperands,
     DeltaOptions,
+    DeltaReference,
     check_values,
 )
-from eigenrnn.ops.delta.reference import DELTA, DeltaReference
 from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.entry import Entry
+from eigenrnn.ops.exporting import export_steps
 from eigenrnn.tracing import needs_no_dispatcher
 
 __all__ = ["BACKENDS", "delta"]
+
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference(DELTA, REAL))
@@ -112,10 +115,34 @@ def _check(operands: DeltaOperands, options: DeltaOptions) -> DeltaOperands:
     return operands
 
 
+def _export(
+    operands: DeltaOperands, options: DeltaOptions, lengths: Tensor | None
+) -> tuple[Tensor, Tensor]:  # (T, B, H, V), (B, H, K, V)
+    """Record the delta rule as a scan of steps.
+
+    Args:
+        operands: The tensors of the call.
+        options: Its options, without batch sizes.
+        lengths: The number of time steps of each sequence, in any order; all by default.
+
+    Raises:
+        ValueError: If the number of sequences is free, and that of the example is one.
+    """
+    wide = to_float32(operands)
+    # torch's tracer takes a size of one for a constant in a product with a number, as in q and
+    # beta; the program would then fail for two sequences
+    if isinstance(wide.v.shape[1], torch.SymInt) and wide.beta.shape[1] == 1:
+        raise ValueError(
+            "expected an example of two sequences or more where their number is free, got one"
+        )
+    o, last = export_steps(DELTA, wide, options, lengths)
+    return o.to(operands.q.dtype), last
+
+
 _ENTRY = Entry(
     DELTA,
     BACKENDS,
     check=_check,
-    export=export_delta,
+    export=_export,
     narrow=lambda _dtype, operands: operands,
 )

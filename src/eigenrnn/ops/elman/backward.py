@@ -6,7 +6,7 @@ from torch import Tensor
 
 from eigenrnn.linalg import complex_to_pairs, pairs_to_complex
 from eigenrnn.ops.arguments import Options
-from eigenrnn.ops.elman.operands import ElmanOperands
+from eigenrnn.ops.elman.reference import ElmanOperands
 from eigenrnn.ops.time_steps import outer, weight_gradient, without_padding
 
 __all__ = ["bias_gradient", "operand_gradients"]

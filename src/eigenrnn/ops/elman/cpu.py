@@ -13,8 +13,7 @@ from eigenrnn.ops.compiled import (
     saved_buffer,
 )
 from eigenrnn.ops.dispatch import COMPLEX, REAL
-from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
-from eigenrnn.ops.elman.reference import ELMAN
+from eigenrnn.ops.elman.reference import ELMAN, ElmanOperands, as_pairs
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
 
 __all__ = ["ElmanCPU", "elman_cpu", "elman_cpu_norm_zoneout"]

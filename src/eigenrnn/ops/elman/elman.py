@@ -3,6 +3,7 @@
 from collections.abc import Sequence
 from typing import Literal, cast
 
+import torch
 from torch import Tensor
 
 from eigenrnn.nonlinearities import nonlinearity as look_up
@@ -13,13 +14,11 @@ from eigenrnn.ops.arguments import (
 )
 from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Reference
 from eigenrnn.ops.elman.cpu import ElmanCPU, elman_cpu
-from eigenrnn.ops.elman.export import export_elman
 from eigenrnn.ops.elman.loop import ElmanLoop
-from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.elman.reference import ELMAN
-from eigenrnn.ops.elman.torch import ElmanTorch
+from eigenrnn.ops.elman.reference import ELMAN, ElmanOperands
 from eigenrnn.ops.elman.triton import ElmanTriton
 from eigenrnn.ops.entry import Entry
+from eigenrnn.ops.exporting import export_steps, exported_operands, onnx_activation, onnx_operator
 from eigenrnn.ops.norm_zoneout import (
     Norm,
     Zoneout,
@@ -28,15 +27,17 @@ from eigenrnn.ops.norm_zoneout import (
 )
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
+from eigenrnn.ops.torch_rnn import TorchBackend
 
-__all__ = ["BACKENDS", "elman"]
+__all__ = ["BACKENDS", "elman", "export_complex_elman"]
+
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         ElmanCPU(),
         ElmanTriton(),
-        ElmanTorch(),
+        TorchBackend(ELMAN, frozenset({"tanh", "relu"})),
         ElmanLoop(),
         Reference(ELMAN, REAL | COMPLEX),
     )
@@ -216,4 +217,53 @@ def _check(operands: ElmanOperands, options: Options) -> ElmanOperands:
     return operands._replace(h0=f.forward(operands.v0, bias))
 
 
-_ENTRY = Entry(ELMAN, BACKENDS, check=_check, export=export_elman, operator=elman_cpu)
+def _export(
+    operands: ElmanOperands, options: Options, lengths: Tensor | None
+) -> tuple[Tensor, ...]:  # (T, B, N), (B, N)
+    """Record the recurrence as ONNX's RNN where it computes it, else as a scan of steps.
+
+    Args:
+        operands: The tensors of the call.
+        options: Its options, without batch sizes.
+        lengths: The number of time steps of each sequence, in any order; all by default.
+    """
+    activation = onnx_activation(operands, options)
+    if activation is None:
+        return export_steps(ELMAN, operands, options, lengths)
+    W = operands.W
+    # ONNX's RNN has a second bias, of the recurrent product
+    zero = W.new_zeros(len(W))
+    biases = torch.cat([zero if operands.c is None else operands.c, zero])
+    weights = cast("Tensor", operands.U), W, biases
+    return onnx_operator(
+        "RNN",
+        operands.x,
+        weights,
+        lengths,
+        operands.h0,
+        options.reverse,
+        activations=[activation],
+    )
+
+
+def export_complex_elman(
+    operands: ElmanOperands, options: Options, lengths: Tensor | None
+) -> tuple[Tensor, ...]:  # (T, B, 2 N), (B, 2 N)
+    """Record a complex recurrence in real numbers, because ONNX has no complex ones.
+
+    W is complex. All other operands are real: the real parts first, then the imaginary parts.
+    """
+    W = operands.W
+    mask = operands.mask
+    # (A + B i)(x + y i) = (A x - B y) + (B x + A y) i
+    upper = torch.cat([W.real, -W.imag], dim=1)
+    lower = torch.cat([W.imag, W.real], dim=1)
+    operands = operands._replace(W=torch.cat([upper, lower]))
+    if mask is not None:
+        operands = operands._replace(mask=mask.repeat(1, 1, 2))
+    if options.nonlinearity == "modrelu":
+        options = options._replace(nonlinearity="modrelu_of_parts")
+    return _export(exported_operands(operands), options, lengths)
+
+
+_ENTRY = Entry(ELMAN, BACKENDS, check=_check, export=_export, operator=elman_cpu)

@@ -9,11 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import EXTRAS, Options, mapped_copy
-from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend, Call
+from eigenrnn.ops.arguments import EXTRAS, Options, map_inputs
+from eigenrnn.ops.dispatch import COMPLEX, REAL, Backend
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
-from eigenrnn.ops.elman.operands import ElmanOperands
-from eigenrnn.ops.elman.reference import ELMAN
+from eigenrnn.ops.elman.reference import ELMAN, ElmanOperands
 from eigenrnn.ops.inplace_nonlinearities import (
     apply_in_place,
     backward_in_place,
@@ -46,10 +45,14 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     T, B, _ = operands.x.shape
     sizes = sizes_of_steps(options.batch_sizes, T, B)
     # mapped inputs become pre-activations and then states, in one buffer
-    h = mapped_copy(operands.x, operands.U, operands.c)
+    if operands.U is None:
+        h = operands.x.clone(memory_format=torch.contiguous_format)
+    else:
+        h = map_inputs(operands.x, operands.U, operands.c).contiguous()
     if sizes[-1] < B:
         zero_padding(h, sizes)
-    moduli = _moduli(h, operands, options, save)
+    # an operator returns them always: those that a call does not need have no steps
+    moduli = moduli_like(h if save else h[:0], options.nonlinearity, operands.bias)
     if sizes[-1] < B:  # no step writes past the end of a sequence
         moduli.zero_()
     f_ = apply_in_place(options.nonlinearity, operands.bias, h0)
@@ -67,20 +70,10 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     return {"h": h, "moduli": moduli}
 
 
-def _moduli(
-    h: Tensor,  # (T, B, N)
-    operands: ElmanOperands,
-    options: Options,
-    save: bool,
-) -> Tensor:
-    # an operator returns them always: those that a call does not need have no steps
-    saved_states = h if save else h[:0]
-    return moduli_like(saved_states, options.nonlinearity, operands.bias)
-
-
 def _allocate(operands: ElmanOperands, options: Options, save: bool) -> dict[str, Tensor]:
     h = operands.W.new_empty(*operands.x.shape[:2], len(operands.W))
-    return {"h": h, "moduli": _moduli(h, operands, options, save)}
+    moduli = moduli_like(h if save else h[:0], options.nonlinearity, operands.bias)
+    return {"h": h, "moduli": moduli}
 
 
 def _backward(
@@ -117,7 +110,7 @@ def _backward(
     for t in reversed(steps_in_order(T, options.reverse)):
         delta_t = deltas[t]
         if sum_bias:
-            dbias += _along_phases(delta_t, h_at[t])
+            dbias += (delta_t * h_at[t].sgn().conj_physical()).real.sum(0)
         backward_(delta_t, h_at[t], moduli_at[t])
         through_W = delta_t
         if begins:
@@ -129,13 +122,6 @@ def _backward(
     # some of these may not be needed; `Operator` takes what is
     known = {"h0": dh0, "bias": dbias}
     return known | operand_gradients(delta, h, operands, options, needed)
-
-
-def _along_phases(
-    delta: Tensor,  # (B, N)
-    h: Tensor,  # (B, N)
-) -> Tensor:  # (N,)
-    return (delta * h.sgn().conj_physical()).real.sum(0)
 
 
 _FUNCTIONS: dict[str, Any] = {"forward": _forward, "allocate": _allocate, "backward": _backward}
@@ -161,11 +147,6 @@ class ElmanLoop(Backend):
     description = "in-place torch operations, any device"
     dtypes = REAL | COMPLEX
     features = frozenset({"resets"})
-
-    def unsupported(self, call: Call) -> str | None:
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
-        return None
 
     def run(self, operands: ElmanOperands, options: Options) -> tuple[Tensor, Tensor]:
         operator = elman_loop if operands.resets is None else elman_loop_resets

@@ -9,8 +9,7 @@ from torch import Tensor
 from eigenrnn.linalg import pairs_to_complex
 from eigenrnn.ops.arguments import EXTRAS, Options, map_inputs
 from eigenrnn.ops.elman.backward import bias_gradient, operand_gradients
-from eigenrnn.ops.elman.operands import ElmanOperands, as_pairs
-from eigenrnn.ops.elman.reference import ELMAN
+from eigenrnn.ops.elman.reference import ELMAN, ElmanOperands, as_pairs
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import first_steps, states_and_last, states_before
@@ -85,25 +84,14 @@ def _backward(
             through_f = totals if share is None else totals * (1 - share.to(h.dtype))
         gradients["bias"] = bias_gradient(through_f, values, options.nonlinearity)
     if "leak" in needed:
-        gradients["leak"] = _leak_gradient(totals, values, h, operands, options)
+        before = states_before(h, operands.h0, options.batch_sizes, options.reverse)
+        if operands.resets is not None:
+            before = before.masked_fill(operands.resets.unsqueeze(2), 0)
+        product = totals * (values - before)
+        if operands.leak is not None and operands.leak.dim() == 1:
+            product = product.sum((0, 1))
+        gradients["leak"] = product
     return gradients
-
-
-def _leak_gradient(
-    totals: Tensor,  # (T, B, N), the gradients of the states
-    values: Tensor,  # (T, B, N), those of f
-    h: Tensor,  # (T, B, N)
-    operands: ElmanOperands,
-    options: Options,
-) -> Tensor:  # (N,) or (T, B, N)
-    before = states_before(h, operands.h0, options.batch_sizes, options.reverse)
-    if operands.resets is not None:
-        before = before.masked_fill(operands.resets.unsqueeze(2), 0)
-    product = totals * (values - before)
-    assert operands.leak is not None  # noqa: S101, its gradient is needed
-    if operands.leak.dim() == 1:
-        product = product.sum((0, 1))
-    return product
 
 
 _FUNCTIONS: dict[str, Any] = {"forward": _forward, "allocate": _allocate, "backward": _backward}

@@ -5,7 +5,7 @@ from collections.abc import Collection
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
+from eigenrnn.ops.gru.reference import GRUOperands, GRUOptions
 from eigenrnn.ops.time_steps import outer, weight_gradient, without_padding
 
 __all__ = ["operand_gradients"]

@@ -11,8 +11,7 @@ from eigenrnn.ops.compiled import (
     saved_buffer,
 )
 from eigenrnn.ops.dispatch import REAL
-from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions
-from eigenrnn.ops.gru.reference import GRU
+from eigenrnn.ops.gru.reference import GRU, GRUOperands, GRUOptions
 
 __all__ = ["GRUCPU", "gru_cpu", "gru_cpu_norm_zoneout"]
 

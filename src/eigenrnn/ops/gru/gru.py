@@ -15,26 +15,26 @@ from eigenrnn.ops.arguments import (
 )
 from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
+from eigenrnn.ops.exporting import export_steps, onnx_activation, onnx_operator
 from eigenrnn.ops.gru.cpu import GRUCPU, gru_cpu
-from eigenrnn.ops.gru.export import export_gru
 from eigenrnn.ops.gru.loop import GRULoop
-from eigenrnn.ops.gru.operands import GRUOperands, GRUOptions, form_features
-from eigenrnn.ops.gru.reference import GRU
-from eigenrnn.ops.gru.torch import GRUTorch
+from eigenrnn.ops.gru.reference import GRU, GRUOperands, GRUOptions, form_features
 from eigenrnn.ops.gru.triton import GRUTriton
 from eigenrnn.ops.norm_zoneout import Norm, Zoneout, check_norm_zoneout
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.ops.time_steps import without_padding
+from eigenrnn.ops.torch_rnn import TorchBackend
 
 __all__ = ["BACKENDS", "gru"]
+
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         GRUCPU(),
         GRUTriton(),
-        GRUTorch(),
+        TorchBackend(GRU),
         GRULoop(),
         Reference(GRU, REAL),
     )
@@ -194,11 +194,56 @@ def _keep_by_gate(backend: Backend, operands: GRUOperands, options: GRUOptions) 
     return operands._replace(x=torch.cat([x_r, x_u, x_c], dim=2), U=None, c=None, mask=None)
 
 
+def _export(
+    operands: GRUOperands, options: GRUOptions, lengths: Tensor | None
+) -> tuple[Tensor, ...]:  # (T, B, N), (B, N)
+    """Record the recurrence as ONNX's GRU where it computes it, else as a scan of steps.
+
+    ONNX orders the gates as update, reset, candidate. Its update gate keeps the state where it is
+    one.
+
+    Args:
+        operands: The tensors of the call.
+        options: Its options, without batch sizes.
+        lengths: The number of time steps of each sequence, in any order; all by default.
+    """
+    activation = onnx_activation(operands, options)
+    if activation is None:
+        return export_steps(GRU, operands, options, lengths)
+    W = operands.W
+    zero = W.new_zeros(len(W))
+    input_bias = zero
+    if operands.c is not None:
+        input_bias = operands.c
+    product_bias = zero
+    if operands.recurrent_bias is not None:  # of the candidate alone
+        product_bias = torch.cat([zero[: 2 * W.shape[1]], operands.recurrent_bias])
+
+    def reorder(rows: Tensor) -> Tensor:
+        r, u, c = rows.chunk(3)
+        if not options.update_keeps:  # 1 - sigmoid(a) = sigmoid(-a)
+            u = -u
+        return torch.cat([u, r, c])
+
+    biases = torch.cat([reorder(input_bias), reorder(product_bias)])
+    weights = reorder(cast("Tensor", operands.U)), reorder(W), biases
+    return onnx_operator(
+        "GRU",
+        operands.x,
+        weights,
+        lengths,
+        operands.h0,
+        options.reverse,
+        activations=["Sigmoid", activation],
+        linear_before_reset=int(options.reset_after),
+    )
+
+
 _ENTRY = Entry(
     GRU,
     BACKENDS,
     check=_check,
-    export=export_gru,
+    export=_export,
     operator=gru_cpu,
     features=_features,
     fit=_keep_by_gate,

@@ -10,10 +10,9 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import EXTRAS, map_inputs
-from eigenrnn.ops.dispatch import REAL, Backend, Call
+from eigenrnn.ops.dispatch import REAL, Backend
 from eigenrnn.ops.gru.backward import operand_gradients
-from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
-from eigenrnn.ops.gru.reference import GRU
+from eigenrnn.ops.gru.reference import FORMS, GRU, GRUOperands, GRUOptions
 from eigenrnn.ops.inplace_nonlinearities import apply_in_place, backward_in_place
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
@@ -207,8 +206,16 @@ def _backward(
         dq = changes.q[t]
         dc = changes.c[t]
         dru = changes.ru[t]
-        mixed = h_before, steps.u[t], c
-        _through_update(dhs[t], mixed, changes.u[t], dc, added_to, options.update_keeps)
+        dh = dhs[t]
+        u = steps.u[t]
+        du = changes.u[t]
+        if options.update_keeps:  # h = u h_before + (1 - u) c
+            torch.sub(h_before, c, out=du).mul_(dh)
+            torch.addcmul(dh, dh, u, value=-1, out=dc)
+        else:  # h = (1 - u) h_before + u c
+            torch.sub(c, h_before, out=du).mul_(dh)
+            torch.mul(dh, u, out=dc)
+            dh.sub_(dc)
         backward_(dc, c, None)
         # After the matrix, r multiplies q, so dc gives the gradients of both. Before it, q = r h
         # gets its gradient through the matrix first. README.md has the equations.
@@ -220,6 +227,10 @@ def _backward(
             torch.mul(dq, h_before, out=dr)
         _sigmoid_backward(dru, steps.ru[t], grad_input=dru)  # of both gates in one operation
         for before, rows in added_to:
+            if options.update_keeps:
+                before.addcmul_(select_rows(dh, rows), select_rows(u, rows))
+            else:
+                before.add_(select_rows(dh, rows))
             if not options.reset_after:
                 before.addcmul_(select_rows(dq, rows), select_rows(r, rows))
             before.addmm_(select_rows(sums[t], rows), W_before)
@@ -242,32 +253,6 @@ def _backward(
     return {"h0": dh0, **gradients}
 
 
-def _through_update(
-    dh: Tensor,  # (B, N)
-    mixed: tuple[Tensor, Tensor, Tensor],  # (B, N), the state before, u and c
-    du: Tensor,  # (B, N)
-    dc: Tensor,  # (B, N)
-    earlier: list[tuple[Tensor, slice | None]],
-    keeps: bool,
-) -> None:
-    """Write the gradients of u and c, and add the rest of dh to those of the states before."""
-    h_before, u, c = mixed
-    if keeps:
-        # h = u h_before + (1 - u) c
-        torch.sub(h_before, c, out=du).mul_(dh)
-        torch.addcmul(dh, dh, u, value=-1, out=dc)
-    else:
-        # h = (1 - u) h_before + u c
-        torch.sub(c, h_before, out=du).mul_(dh)
-        torch.mul(dh, u, out=dc)
-        dh.sub_(dc)
-    for before, rows in earlier:
-        if keeps:
-            before.addcmul_(select_rows(dh, rows), select_rows(u, rows))
-        else:
-            before.add_(select_rows(dh, rows))
-
-
 _FUNCTIONS: dict[str, Any] = {"forward": _forward, "allocate": _allocate, "backward": _backward}
 
 # torch takes a time quadratic in the number of arguments for a call that autograd records
@@ -284,11 +269,6 @@ class GRULoop(Backend):
     description = "in-place torch operations, any device"
     dtypes = REAL
     features = FORMS | {"resets"}
-
-    def unsupported(self, call: Call) -> str | None:
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
-        return None
 
     def run(self, operands: GRUOperands, options: GRUOptions) -> tuple[Tensor, Tensor]:
         operator = gru_loop if operands.resets is None else gru_loop_resets

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from eigenrnn.ops.arguments import EXTRAS, map_inputs
 from eigenrnn.ops.gru.backward import operand_gradients
-from eigenrnn.ops.gru.operands import FORMS, GRUOperands, GRUOptions
-from eigenrnn.ops.gru.reference import GRU
+from eigenrnn.ops.gru.reference import FORMS, GRU, GRUOperands, GRUOptions
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import states_and_last
 from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch_with_f

@@ -1,6 +1,5 @@
 """The linear recurrence in the compiled kernels of csrc/, as torch operators."""
 
-from collections.abc import Collection
 from typing import Any
 
 import torch
@@ -12,8 +11,7 @@ from eigenrnn.ops.compiled import (
     empty_like_steps,
     rows,
 )
-from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
-from eigenrnn.ops.linear.reference import LINEAR
+from eigenrnn.ops.linear.reference import DTYPES, LINEAR, LinearOperands, LinearOptions
 
 __all__ = ["LinearCPU", "as_real", "linear_cpu", "linear_sizes"]
 
@@ -29,22 +27,6 @@ def _allocate(
         "h": empty_like_steps(operands.x, operands.h0.shape[1], is_read=not options.last_only),
         "last": last,
     }
-
-
-def _allocate_gradients(
-    operands: LinearOperands,
-    needed: Collection[str],
-    h: Tensor,  # (T, B, N)
-) -> dict[str, Tensor]:
-    """Allocate the needed gradients; those with time have the layout of the states."""
-    gradients: dict[str, Tensor] = {}
-    for name in needed:
-        tensor: Tensor = getattr(operands, name)
-        if tensor.dim() == 3:
-            gradients[name] = empty_like_steps(h, h.shape[2])
-        else:
-            gradients[name] = tensor.new_empty(tensor.shape)
-    return gradients
 
 
 def linear_sizes(operands: LinearOperands) -> dict[str, Any]:
@@ -70,7 +52,6 @@ linear_cpu = compiled_operator(
     sizes=linear_sizes,
     as_read=as_real,
     takes_complex=True,
-    allocate_gradients=_allocate_gradients,
 )
 
 

@@ -4,6 +4,7 @@ Compiled kernels compute all of it. The other backends compute the recurrence al
 products of torch.
 """
 
+import math
 from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Annotated, NamedTuple
@@ -21,16 +22,15 @@ from eigenrnn.ops.compiled import (
     kernels,
 )
 from eigenrnn.ops.dispatch import forced
-from eigenrnn.ops.linear.gaps import held_steps
 from eigenrnn.ops.linear.linear import evaluate
-from eigenrnn.ops.linear.operands import LinearOperands, LinearOptions
-from eigenrnn.ops.linear.reference import LINEAR
+from eigenrnn.ops.linear.reference import LINEAR, LinearOperands, LinearOptions
 from eigenrnn.ops.operators import Named
 from eigenrnn.ops.recurrence import Product, Recurrence
 from eigenrnn.ops.time_steps import without_padding
 from eigenrnn.tracing import are_plain, needs_no_dispatcher
 
-__all__ = ["LRU_LAYER", "LRUOperands", "lru", "lru_cpu", "lru_layer"]
+__all__ = ["LRU_LAYER", "LRUOperands", "held_steps", "lru", "lru_cpu", "lru_layer"]
+
 
 _SMALL = 1 << 23  # multiply-adds of a call that is not worth more threads
 
@@ -208,3 +208,49 @@ lru_cpu = compiled_operator(
     prepare=drop_unread_outputs,
     has_plans=True,
 )
+
+
+_LOG_OF_ZERO = -1e20  # any power but that to zero vanishes, and that is one
+_NEAR_ZERO = 0.1  # a smaller |z| loses digits in (e^z - 1) / z, and the series takes its place
+_TERMS = 10  # of the series; the first term left out is below 1e-17
+
+
+def held_steps(
+    decay: Tensor,  # (N,), complex
+    dt: Tensor,  # (T, B), real
+) -> tuple[Tensor, Tensor]:  # (T, B, N), (T, B, N)
+    r"""Return the decay of each step, and the factor of its input.
+
+    .. math:: \lambda^{\Delta t}, \qquad
+        \frac{1 - \lambda^{\Delta t}}{1 - \lambda}
+        = \Delta t \, \frac{\phi(\Delta t \log \lambda)}{\phi(\log \lambda)}, \qquad
+        \phi(z) = \frac{e^z - 1}{z}
+
+    With an integer gap this is so many steps of the recurrence with one input. The second form is
+    finite and differentiable at :math:`\lambda = 1`. The logarithm is the principal one, so that
+    the angle of a step is at most :math:`\pi`. The gradient of a :math:`\lambda` of zero is zero.
+    """
+    is_zero = decay == 0
+    log = torch.where(is_zero, 1, decay).log().masked_fill(is_zero, _LOG_OF_ZERO)
+    dt = dt.unsqueeze(2)
+    exponent = dt * log
+    power = exponent.exp()
+    # the quotient loses digits where a logarithm is near zero, and the second form elsewhere
+    is_far = (log.abs() >= _NEAR_ZERO) & (exponent.abs() >= _NEAR_ZERO)
+    # both get arguments for which their gradients are finite
+    far = (power - 1) / (torch.where(is_far, decay, 0) - 1)
+    near_log = torch.where(is_far, 0, log)
+    near = dt * _mean_exponential(dt * near_log) / _mean_exponential(near_log)
+    return power, torch.where(is_far, far, near)
+
+
+def _mean_exponential(z: Tensor) -> Tensor:
+    r"""Return :math:`(e^z - 1) / z`, the mean of :math:`e^{sz}` over s from 0 to 1."""
+    is_small = z.abs() < _NEAR_ZERO
+    # both branches get arguments for which their gradients are finite
+    near = torch.where(is_small, z, 0)
+    far = torch.where(is_small, 1, z)
+    series = torch.zeros_like(z)
+    for k in range(_TERMS, 0, -1):
+        series = series * near + 1 / math.factorial(k)
+    return torch.where(is_small, series, (far.exp() - 1) / far)

@@ -1,30 +1,34 @@
 """The public linear recurrence: checks the arguments and calls a backend."""
 
 import warnings
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import cast
 
+import torch
 from torch import Tensor
 
 from eigenrnn.linalg import tol
 from eigenrnn.ops.arguments import (
     check_flags,
+    map_tensors,
     with_resets,
 )
 from eigenrnn.ops.dispatch import Backend, Reference
 from eigenrnn.ops.entry import Entry
+from eigenrnn.ops.exporting import export_steps
 from eigenrnn.ops.linear.cpu import LinearCPU
-from eigenrnn.ops.linear.export import export_linear
-from eigenrnn.ops.linear.operands import (
+from eigenrnn.ops.linear.reference import (
     DTYPES,
+    LINEAR,
     LinearOperands,
     LinearOptions,
 )
-from eigenrnn.ops.linear.reference import LINEAR
 from eigenrnn.ops.linear.scan import LinearScan
 from eigenrnn.tracing import is_traced
 
 __all__ = ["BACKENDS", "evaluate", "linear"]
+
 
 BACKENDS: dict[str, Backend] = {
     backend.name: backend for backend in (LinearCPU(), LinearScan(), Reference(LINEAR, DTYPES))
@@ -106,7 +110,48 @@ def evaluate(
     return _ENTRY(with_resets(operands, operands.resets), options, backend)
 
 
-_ENTRY = Entry(LINEAR, BACKENDS, export=export_linear)
+def _export(
+    operands: LinearOperands, options: LinearOptions, lengths: Tensor | None
+) -> tuple[Tensor, ...]:  # (T, B, N), (B, N)
+    """Record the recurrence as a scan of steps, with real and imaginary parts apart.
+
+    Args:
+        operands: The tensors of the call.
+        options: Its options, without batch sizes.
+        lengths: The number of time steps of each sequence, in any order; all by default.
+    """
+    if not operands.x.is_complex():
+        return export_steps(LINEAR, operands, options, lengths)
+    # ONNX has no complex numbers
+    parts = map_tensors(_parts, operands)
+    results = export_steps(replace(LINEAR, step=_step_of_parts), parts, options, lengths)
+    return tuple(map(_from_parts, results))
+
+
+def _step_of_parts(
+    states: Mapping[str, Tensor],
+    now: Mapping[str, Tensor],
+    operands: LinearOperands,
+    _options: LinearOptions,
+) -> tuple[Tensor, dict[str, Tensor]]:
+    """Evaluate the step of the recurrence on real and imaginary parts."""
+    real, imaginary = states["h0"].chunk(2, dim=1)
+    a, b = now.get("decay", operands.decay).chunk(2, dim=-1)
+    # (a + b i)(real + imaginary i)
+    h = torch.cat([a * real - b * imaginary, b * real + a * imaginary], dim=1) + now["x"]
+    return h, {"h0": h}
+
+
+def _parts(z: Tensor) -> Tensor:  # (..., 2 N)
+    """Return all real parts, then all imaginary parts."""
+    return torch.cat(list(torch.view_as_real(z).unbind(-1)), dim=-1)
+
+
+def _from_parts(parts: Tensor) -> Tensor:  # (..., N)
+    return torch.view_as_complex(torch.stack(parts.chunk(2, dim=-1), dim=-1))
+
+
+_ENTRY = Entry(LINEAR, BACKENDS, export=_export)
 
 
 def _warn_of_growth(decay: Tensor) -> None:

@@ -11,8 +11,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.ops.dispatch import Backend, Call
-from eigenrnn.ops.linear.operands import DTYPES, LinearOperands, LinearOptions
-from eigenrnn.ops.linear.reference import LINEAR
+from eigenrnn.ops.linear.reference import DTYPES, LINEAR, LinearOperands, LinearOptions
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     first_steps,
@@ -165,26 +164,39 @@ def _backward(
     """Return the needed gradients; that of x is the same recurrence in the other direction."""
     g = grads["h"]
     decay = operands.decay
-    begins = _begins(operands)
+    resets = _begins(operands)
+    begins = resets
     sizes = options.batch_sizes
+    reverse = options.reverse
     assert g is not None  # noqa: S101, no backward pass runs without a gradient
     if sizes is not None:
         g = without_padding(g, sizes)
         decay = _decay_without_padding(decay, sizes)
     # delta_t = g_t + conj(decay_(t + 1)) delta_(t + 1), from zero after the last step
     if decay.dim() == 3:
-        decay = _of_later_step(decay, options.reverse)
+        decay = _of_later_step(decay, reverse)
     if begins is not None:
-        begins = _of_later_step(begins, options.reverse)
+        begins = _of_later_step(begins, reverse)
     none = torch.zeros_like(operands.h0)
-    delta = in_chunks(g, decay.conj().resolve_conj(), none, begins, not options.reverse)
+    delta = in_chunks(g, decay.conj().resolve_conj(), none, begins, not reverse)
     if sizes is not None:
         zero_padding(delta, sizes)
     gradients = {"x": delta}
     if "decay" in needed:
-        gradients["decay"] = _decay_gradient(delta, kept["h"], operands, options)
+        product = delta * states_before(kept["h"], operands.h0, sizes, reverse).conj()
+        if resets is not None:  # the state before is zero
+            product = product.masked_fill(resets, 0)
+        if operands.decay.dim() == 1:
+            product = product.sum((0, 1))
+        gradients["decay"] = product
     if "h0" in needed:
-        gradients["h0"] = _initial_gradient(delta, operands, options)
+        first_decay = operands.decay
+        if first_decay.dim() == 3:
+            first_decay = first_steps(first_decay, sizes, reverse)
+        gradient = first_steps(delta, sizes, reverse) * first_decay.conj()
+        if resets is not None:
+            gradient = gradient.masked_fill(first_steps(resets, sizes, reverse), 0)
+        gradients["h0"] = gradient
     return gradients
 
 
@@ -207,39 +219,6 @@ def _of_later_step(steps: Tensor, reverse: bool) -> Tensor:
     return torch.cat([steps[1:], end])
 
 
-def _decay_gradient(
-    delta: Tensor,  # (T, B, N)
-    h: Tensor,  # (T, B, N)
-    operands: LinearOperands,
-    options: LinearOptions,
-) -> Tensor:  # (N,) or (T, B, N)
-    before = states_before(h, operands.h0, options.batch_sizes, options.reverse)
-    product = delta * before.conj()
-    begins = _begins(operands)
-    if begins is not None:  # the state before is zero
-        product = product.masked_fill(begins, 0)
-    if operands.decay.dim() == 3:
-        return product
-    return product.sum((0, 1))
-
-
-def _initial_gradient(
-    delta: Tensor,  # (T, B, N)
-    operands: LinearOperands,
-    options: LinearOptions,
-) -> Tensor:  # (B, N)
-    sizes = options.batch_sizes
-    reverse = options.reverse
-    decay = operands.decay
-    if decay.dim() == 3:
-        decay = first_steps(decay, sizes, reverse)
-    gradient = first_steps(delta, sizes, reverse) * decay.conj()
-    begins = _begins(operands)
-    if begins is not None:
-        gradient = gradient.masked_fill(first_steps(begins, sizes, reverse), 0)
-    return gradient
-
-
 linear_scan = Operator(
     "linear_scan",
     LINEAR,
@@ -257,11 +236,6 @@ class LinearScan(Backend):
     description = "in-place torch operations on chunks of steps, any device"
     dtypes = DTYPES
     features = frozenset({"resets"})
-
-    def unsupported(self, call: Call) -> str | None:
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
-        return None
 
     def experimental(self, call: Call) -> str | None:
         if "resets" in call.features:

@@ -10,8 +10,7 @@ from eigenrnn.ops.compiled import (
     saved_buffer,
 )
 from eigenrnn.ops.dispatch import REAL
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.reference import LSTM
+from eigenrnn.ops.lstm.reference import LSTM, LSTMOperands, LSTMOptions
 
 __all__ = ["LSTMCPU", "lstm_cpu"]
 

@@ -12,12 +12,11 @@ from eigenrnn.ops.arguments import (
 from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.lstm.cpu import LSTMCPU, lstm_cpu
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.reference import LSTM
-from eigenrnn.ops.lstm.torch import LSTMTorch
+from eigenrnn.ops.lstm.reference import LSTM, LSTMOperands, LSTMOptions
 from eigenrnn.ops.lstm.triton import LSTMTriton
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
+from eigenrnn.ops.torch_rnn import TorchBackend
 
 __all__ = ["BACKENDS", "lstm"]
 
@@ -26,7 +25,7 @@ BACKENDS: dict[str, Backend] = {
     for backend in (
         LSTMCPU(),
         LSTMTriton(),
-        LSTMTorch(),
+        TorchBackend(LSTM),
         Reference(LSTM, REAL),
     )
 }

@@ -1,18 +1,40 @@
 """The LSTM by definition: its record, in plain differentiable operations."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import Annotated, NamedTuple
 
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.lstm.operands import (
-    LSTMOperands,
-    LSTMOptions,
-    lstm_saved_parts,
-)
 from eigenrnn.ops.recurrence import Recurrence
 
-__all__ = ["LSTM"]
+__all__ = ["LSTM", "LSTMOperands", "LSTMOptions"]
+
+
+class LSTMOperands(NamedTuple):
+    """The tensors of one call, as `lstm` describes them."""
+
+    x: Annotated[Tensor, "T", "B", "M"]  # without U they are mapped: (T, B, 4 N)
+    W: Annotated[Tensor, "4N", "N"]
+    h0: Annotated[Tensor, "B", "N"]
+    c0: Annotated[Tensor, "B", "N"]
+    U: Annotated[Tensor | None, "4N", "M"] = None
+    c: Annotated[Tensor | None, "4N"] = None
+    resets: Annotated[Tensor | None, "T", "B"] = None  # bool
+
+
+class LSTMOptions(NamedTuple):
+    """The options of one call, as `lstm` describes them."""
+
+    batch_sizes: Sequence[int] | None = None
+    reverse: bool = False
+    last_only: bool = False
+    products: str = "float32"
+
+
+def _saved_parts(_operands: LSTMOperands, _options: LSTMOptions) -> list[str]:
+    """Return what the kernels save of each unit: the gates, and the cell before the step."""
+    return ["input", "forget", "cell", "output", "old_cell"]
 
 
 def _step(
@@ -38,6 +60,6 @@ LSTM = Recurrence(
     step=_step,
     features=frozenset({"resets"}),
     gates=4,
-    saved_parts=lstm_saved_parts,
+    saved_parts=_saved_parts,
 )
 """The LSTM."""

@@ -7,8 +7,7 @@ from torch import Tensor
 
 from eigenrnn.ops.arguments import map_inputs
 from eigenrnn.ops.dispatch import Call
-from eigenrnn.ops.lstm.operands import LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.reference import LSTM
+from eigenrnn.ops.lstm.reference import LSTM, LSTMOperands, LSTMOptions
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import (
     outer,
