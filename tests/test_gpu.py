@@ -97,7 +97,6 @@ def test_resets_give_the_values_and_gradients_of_the_cpu(make):
 BY_NAME = {
     "ScoRNN": (ScoRNN, "triton"),
     "GRU": (GRU, "triton"),
-    "LSTM": (LSTM, "triton"),
     "zoneout": (partial(RNN, nonlinearity="tanh", zoneout=0.2), "triton"),
     "GRU, zoneout": (partial(GRU, zoneout=0.2), "triton"),
     "leak": (partial(LeakyRNN, leak=0.2, trainable_leak=True, nonlinearity="tanh"), "triton"),

@@ -8,7 +8,7 @@ import torch
 from cases import NONLINEARITIES
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops import elman, gru, lstm
+from eigenrnn.ops import elman, gru
 from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
@@ -82,20 +82,6 @@ def gru_operands(T, B, N, dtype=torch.float32, *, M=None, shifted=False, bias=Fa
     return operands
 
 
-def lstm_operands(T, B, N, dtype=torch.float32, *, M=None):
-    generator = torch.Generator().manual_seed(0)
-    draw = partial(random, generator, dtype=dtype)
-    operands = {
-        "x": draw(T, B, M or 4 * N),
-        "W": matrices(generator, 4, N, dtype),
-        "h0": draw(B, N),
-        "c0": draw(B, N),
-    }
-    if M:
-        operands |= {"U": draw(4 * N, M), "c": draw(4 * N)}
-    return operands
-
-
 def evaluated(function, operands, backend, **options):
     """Return all states, the last states and the gradients of all operands, by name."""
     leaves = {name: v.detach().requires_grad_() for name, v in operands.items()}
@@ -106,8 +92,7 @@ def evaluated(function, operands, backend, **options):
     weights = [random(generator, *v.shape, dtype=v.dtype) for v in results]
     found = torch.autograd.grad(results, list(leaves.values()), weights)
     gradients = {f"d{name}": g for name, g in zip(leaves, found, strict=True)}
-    names = ("h", "last", "last_cell")  # the last of an LSTM alone
-    return {name: v.detach() for name, v in zip(names, results, strict=False)} | gradients
+    return {name: v.detach() for name, v in zip(("h", "last"), results, strict=True)} | gradients
 
 
 def wider(tensor):
@@ -235,32 +220,6 @@ def test_features_of_the_gru_agree_at_every_layout(N, after):
     shape = 4, 2, N
     options = merged(("resets", "mask"), shape) | options_of(shape, ragged=True)
     assert_equals_reference(gru, gru_operands(*shape), reset_after=after, **options)
-
-
-@each_raggedness
-@each_direction
-@pytest.mark.parametrize("names", [(), ("resets",)], ids=str)
-@pytest.mark.parametrize("M", [None, 2])
-def test_the_lstm_agrees(M, names, reverse, ragged):
-    shape = 4, 3, 5
-    options = merged(names, shape) | options_of(shape, reverse=reverse, ragged=ragged)
-    assert_equals_reference(lstm, lstm_operands(*shape, M=M), **options)
-
-
-@pytest.mark.parametrize("N", [1, 16, 33, 64, 96])
-def test_the_lstm_agrees_at_every_size(N):
-    assert_equals_reference(lstm, lstm_operands(3, 2, N), **features(3, 2, N)["resets"])
-
-
-def test_an_lstm_has_a_gradient_from_the_last_cell_alone():
-    leaves = {name: v.requires_grad_() for name, v in lstm_operands(4, 2, 5).items()}
-    found = {}
-    for backend in ("triton", "reference"):
-        *_, cell = lstm(**leaves, backend=backend)
-        found[backend] = dict(
-            zip(leaves, torch.autograd.grad(cell.sum(), list(leaves.values())), strict=True)
-        )
-    assert_near(found["triton"], found["reference"], tol(torch.float32, 10))
 
 
 @pytest.mark.parametrize("value", [torch.nan, torch.inf])
@@ -435,7 +394,6 @@ def call(**facts):
         (ELMAN, {"nonlinearity": "softplus"}, "no kernel for softplus"),
         (ELMAN, {"state_size": 193}, "at most 192 .* 193"),
         (GRU, {"state_size": 129}, "at most 128 .* 129"),
-        (LSTM, {"state_size": 194}, "at most 192 .* 194"),
         (ELMAN, {"dtype": torch.float64}, "torch.float64"),
         (ELMAN, {"device": "meta"}, "on meta"),
         (ELMAN, {"transformed": True}, "torch.func"),

@@ -121,7 +121,7 @@ def launch(
     read: dict[str, Tensor] = {}
     for name, tensor in others.items():  # in place of None, one that the kernel never reads
         read[name] = steps if tensor is None else tensor.contiguous()
-    columns, rows = layout(N, len(operands.W) // N)
+    columns, rows = layout(N)
     with torch.cuda.device_of(steps):
         kernel[(B,)](
             steps,
@@ -188,7 +188,7 @@ def _as_bytes(tensor: Tensor | None) -> Tensor | None:
     return tensor.contiguous().view(torch.uint8)
 
 
-def layout(N: int, matrices: int = 1) -> tuple[tuple[int, ...], tuple[int, ...]]:
+def layout(N: int) -> tuple[tuple[int, ...], tuple[int, ...]]:
     """Return the sizes of the pieces of a vector of N units, and of the rows of each matrix.
 
     All are powers of two, as Triton demands, and padded with zeros. One piece is best where it
@@ -197,8 +197,6 @@ def layout(N: int, matrices: int = 1) -> tuple[tuple[int, ...], tuple[int, ...]]
     """
     if N <= 128:
         size = max(16, 1 << (N - 1).bit_length())
-        if size == 128 and matrices == 4:  # all rows would take all registers
-            return (128,), (64, 32)
         return (size,), (size,)
     if N <= _MOST_IN_ONE_PIECE:
         rest = 16 * -(-(N - 128) // 16)  # 16, 32 or 48

@@ -13,7 +13,6 @@ from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.lstm.cpu import LSTMCPU, lstm_cpu
 from eigenrnn.ops.lstm.reference import LSTM, LSTMOperands, LSTMOptions
-from eigenrnn.ops.lstm.triton import LSTMTriton
 from eigenrnn.ops.operators import PlannedCall
 from eigenrnn.ops.precision import products_of_float32
 from eigenrnn.ops.torch_rnn import TorchBackend
@@ -24,7 +23,6 @@ BACKENDS: dict[str, Backend] = {
     backend.name: backend
     for backend in (
         LSTMCPU(),
-        LSTMTriton(),
         TorchBackend(LSTM),
         Reference(LSTM, REAL),
     )
