@@ -160,8 +160,13 @@ class ScaledCayley(Constraint):
         if deviation <= tolerance:  # false if it is NaN: W D* has the eigenvalue -1
             self._set_skew(A)
         elif self.is_complex:
-            # other phases move the eigenvalues of W D* away from -1
-            self.theta.add_(_phase_shift(W * self._scaling().conj()))
+            # other phases move the widest gap between the eigenvalues of W D* to -1
+            Z = W * self._scaling().conj()
+            check_finite(Z)
+            angles = torch.linalg.eigvals(Z.to(torch.complex128)).angle().sort().values
+            gaps = angles.diff(append=angles[:1] + 2 * math.pi)  # the last one across -1
+            widest = gaps.argmax()
+            self.theta.add_(angles[widest] + gaps[widest] / 2 - math.pi)
             shifted, _ = _preimage(W, self._scaling())
             self._set_skew(shifted)
         else:
@@ -195,14 +200,3 @@ def _preimage(
     # near matrices out of reach A is huge, and its rounding error moves W
     A = ((solved - solved.mH) / 2).to(W.dtype)
     return A, float(torch.linalg.matrix_norm(cayley(A) * D - W))
-
-
-def _phase_shift(
-    Z: Tensor,  # (N, N), unitary
-) -> Tensor:  # ()
-    """Return the shift of all phases that puts the widest gap of the spectrum at -1."""
-    check_finite(Z)
-    angles = torch.linalg.eigvals(Z.to(torch.complex128)).angle().sort().values
-    gaps = angles.diff(append=angles[:1] + 2 * math.pi)  # the last one across -1
-    widest = gaps.argmax()
-    return angles[widest] + gaps[widest] / 2 - math.pi

@@ -126,7 +126,10 @@ def integer_network(
         step.append(f"{name}({arguments});")
         written.append(found.layer.named(name))
         x = run.outputs
-        run = _run(_with_matrices(direction, matrices), y)
+        if matrices:
+            direction = copy.deepcopy(direction)  # noqa: PLW2901, with the rounded matrices
+            direction.frozen = torch.cat([torch.tensor(each.matrix()) for each in matrices])
+        run = _run(direction, y)
         y = run.outputs
         saturated[name] = _share(run.sizes, found.limits, is_valid)
     output = vector
@@ -293,18 +296,6 @@ def _run(
         outputs.append(y[0])
     stacked = {part: torch.stack(size) for part, size in sizes.items() if size}
     return _Run(torch.stack(outputs), stacked)
-
-
-def _with_matrices(
-    direction: AbstractDirection, matrices: Sequence[RoundedMatrix]
-) -> AbstractDirection:
-    """Return a copy whose recurrent matrices are the rounded ones."""
-    if not matrices:
-        return direction
-    direction = copy.deepcopy(direction)
-    values = [torch.tensor(each.matrix()) for each in matrices]
-    direction.frozen = torch.cat(values)
-    return direction
 
 
 def _share(
