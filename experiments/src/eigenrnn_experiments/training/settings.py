@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
-from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.tasks.base import Task, check_choices
 
 __all__ = [
     "IGNORED_SETTINGS",
@@ -196,10 +196,7 @@ class Settings:
             kinds["optimiser_recurrent"] = OptimiserName
         if isinstance(self.lr_decay_at, str):
             kinds["lr_decay_at"] = Literal["epoch", "plateau"]
-        for name, kind in kinds.items():
-            if getattr(self, name) not in get_args(kind):
-                allowed = " or ".join(map(repr, get_args(kind)))
-                raise ValueError(f"expected {name} to be {allowed}, got {getattr(self, name)!r}")
+        check_choices(self, **kinds)
         for name in ("lr_recurrent_of", "weight_decay_of"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"expected {name} as a tuple, got {getattr(self, name)!r}")
