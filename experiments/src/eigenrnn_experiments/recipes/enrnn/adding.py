@@ -5,7 +5,7 @@ from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN, ORNN, RNN, ScoRNN, SpectralRNN
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
-from eigenrnn_experiments.recipes.scornn.paper import full_urnn, lstm, scornn
+from eigenrnn_experiments.recipes.scornn import full_urnn, lstm, scornn
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings

@@ -11,7 +11,7 @@ from eigenrnn.layers import ENRNN
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
-from eigenrnn_experiments.recipes.scornn.paper import lstm
+from eigenrnn_experiments.recipes.scornn import lstm
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB
 from eigenrnn_experiments.training import Settings

@@ -11,7 +11,7 @@ from eigenrnn.init import glorot_uniform_, zeros_
 from eigenrnn.layers import ENRNN
 from eigenrnn_experiments.recipes.enrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
-from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.scornn import lstm, scornn
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Speech
 from eigenrnn_experiments.training import Settings

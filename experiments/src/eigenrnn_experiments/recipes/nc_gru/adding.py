@@ -13,7 +13,7 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
     nc_gru,
 )
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
-from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.scornn import lstm, scornn
 from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Adding
 from eigenrnn_experiments.training import Settings

@@ -18,7 +18,7 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
 )
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
 from eigenrnn_experiments.recipes.recipe import Recipe, Reported
-from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.scornn import lstm, scornn
 from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Parenthesis
 from eigenrnn_experiments.training import Callback, Settings
