@@ -1,7 +1,6 @@
 """The recipes of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022 (NC-GRU)."""
 
 from eigenrnn_experiments.recipes.nc_gru import (
-    ablations,
     adding,
     copying,
     denoise,
@@ -17,6 +16,6 @@ RECIPES = (
     *adding.RECIPES,
     *copying.RECIPES,
     *penn_treebank.RECIPES,
-    *ablations.RECIPES,
+    *parenthesis.ABLATIONS,
 )
 """Six tables and eight figures."""
