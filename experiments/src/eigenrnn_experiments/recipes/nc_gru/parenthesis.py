@@ -10,14 +10,7 @@ from torch import Generator, Tensor, nn
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.init import zeros_
 from eigenrnn.linalg import skew
-from eigenrnn_experiments.recipes.nc_gru.paper import (
-    CURVES,
-    SOURCE,
-    goru,
-    gru,
-    nc_gru,
-    with_order,
-)
+from eigenrnn_experiments.recipes.nc_gru.paper import CURVES, SOURCE, goru, gru, nc_gru, with_order
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
 from eigenrnn_experiments.recipes.panels import Curves
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported

@@ -1,6 +1,6 @@
 """Trained nnRNNs: their Schur form in figures 3 and 5, their gradients in figure 6."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -15,17 +15,13 @@ from eigenrnn_experiments.recipes.reproduce import TrainedRow
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 
 
-def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[TrainedRow]]], SchurStructure]:
-    """Return the function that draws the Schur form of the first run of a row."""
+def _schur_panel(name: str, caption: str, label: str) -> Panel:
+    """Return the panel of the Schur form of the first run of a row."""
 
     def draw(trained: Mapping[str, Sequence[TrainedRow]]) -> SchurStructure:
         return schur_structure(trained[label][0].model())
 
-    return draw
-
-
-def _schur_panel(name: str, caption: str, label: str) -> Panel:
-    return Panel(name, caption, draw=_draw_schur_form(label), required_rows=(label,))
+    return Panel(name, caption, draw=draw, required_rows=(label,))
 
 
 _COPYING = replace(
