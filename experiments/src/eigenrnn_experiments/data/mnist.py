@@ -7,8 +7,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eigenrnn_experiments.data.archives import read_gzip
-from eigenrnn_experiments.data.files import DataFile, locate
+from eigenrnn_experiments.data.files import DataFile, locate, read_gzip
 
 __all__ = ["FILES", "read_idx", "read_mnist"]
 
