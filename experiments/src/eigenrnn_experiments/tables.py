@@ -169,20 +169,16 @@ def to_csv(table: Table) -> str:
 
     A column of means has a second one with the standard errors.
     """
-    with_errors: set[str] = set()
-    for cells in table.cells:
-        for heading, cell in cells.items():
-            if isinstance(cell, NumberCell) and cell.error is not None:
-                with_errors.add(heading)
     columns: dict[str, list[object]] = {}
     for heading in table.headings:
         cells = [each.get(heading, "") for each in table.cells]
         # numbers with all digits, unlike on the page
         columns[heading] = [cell.value if isinstance(cell, NumberCell) else cell for cell in cells]
-        if heading in with_errors:
-            columns[f"{heading} standard error"] = [
-                cell.error if isinstance(cell, NumberCell) else None for cell in cells
-            ]
+        errors: list[object] = [
+            cell.error if isinstance(cell, NumberCell) else None for cell in cells
+        ]
+        if any(error is not None for error in errors):
+            columns[f"{heading} standard error"] = errors
     # as objects: whole numbers beside empty cells would become floats
     return pd.DataFrame(columns, dtype=object).to_csv(index=False)
 

@@ -1,6 +1,7 @@
 """Memory of chains and of normal matrices: figures 1 and 2."""
 
 from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -72,21 +73,12 @@ def _norms(W: NDArray[np.float64]) -> NDArray[np.float64]:
 
 def _decoding(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
     chosen = {name: W for name, W in matrices().items() if name in ("orthogonal", "chain")}
-    linear = Curves(
-        _DELAYS,
-        {name: _decoded(W, "identity", noise=0.1) for name, W in chosen.items()},
-        x_name="steps ago",
-        y_name="fraction of variance decoded",
-        title="linear, with noise",
+    linear = {name: _decoded(W, "identity", noise=0.1) for name, W in chosen.items()}
+    elu = {name: _decoded(W, "elu", noise=0.0) for name, W in chosen.items()}
+    curves = partial(Curves, _DELAYS, x_name="steps ago", y_name="fraction of variance decoded")
+    return SideBySide(
+        [curves(linear, title="linear, with noise"), curves(elu, title="ELU, without noise")]
     )
-    elu = Curves(
-        _DELAYS,
-        {name: _decoded(W, "elu", noise=0.0) for name, W in chosen.items()},
-        x_name="steps ago",
-        y_name="fraction of variance decoded",
-        title="ELU, without noise",
-    )
-    return SideBySide([linear, elu])
 
 
 def _decoded(W: Tensor, nonlinearity: str, *, noise: float) -> NDArray[np.float64]:
