@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pandas as pd
 
@@ -63,9 +64,7 @@ class Table:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Cell]]) -> "Table":
         """Build a table from records; empty columns are dropped."""
-        names: dict[str, None] = {}  # a set that keeps the order
-        for record in records:
-            names.update(dict.fromkeys(record))
+        names = dict.fromkeys(chain.from_iterable(records))  # a set that keeps the order
         filled = [name for name in names if any(record.get(name) for record in records)]
         # False sorts before True, and equal keys keep their order
         return cls(sorted(filled, key=_LAST_COLUMNS.__contains__), records)

@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from os.path import commonpath, commonprefix
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,8 @@ class Group:
     @property
     def quantities(self) -> list[str]:
         """The columns of metrics.csv that hold numbers."""
-        names: dict[str, None] = {}  # a set that keeps the order
-        for run in self.runs:
-            names.update(dict.fromkeys(run.metrics))
         quantities: list[str] = []
-        for name in names:
+        for name in dict.fromkeys(chain.from_iterable(run.metrics for run in self.runs)):
             if name in ("step", "seconds"):
                 continue
             if any(np.isfinite(run.metrics.get(name, np.nan)).any() for run in self.runs):
