@@ -138,6 +138,4 @@ class Setup:
         return Quoted(self._label(label), (quoted,))
 
     def _label(self, network: str) -> str:
-        if not self.suffix:
-            return network
-        return f"{network} {self.suffix}"
+        return f"{network} {self.suffix}".rstrip()  # some setups have no suffix
