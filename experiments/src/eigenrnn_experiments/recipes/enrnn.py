@@ -1,6 +1,5 @@
 """The recipes of Helfrich and Ye, AAAI 2020 (ENRNN)."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 from importlib.util import find_spec
@@ -16,7 +15,7 @@ from eigenrnn.layers import ENRNN, ORNN, RNN, ScoRNN, SpectralRNN
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.recipes.panels import Map
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
-from eigenrnn_experiments.recipes.reproduce import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import Trained
 from eigenrnn_experiments.recipes.scornn import full_urnn, lstm, scornn
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding, CharPTB, Copying, Speech
@@ -231,7 +230,7 @@ _SHORT = replace(
 _BATCH_SIZE = _SHORT.settings.batch_size
 
 
-def _draw_gradients(block: str, name: str, trained: Mapping[str, Sequence[TrainedRow]]) -> Map:
+def _draw_gradients(block: str, name: str, trained: Trained) -> Map:
     """Draw the gradients of one memory."""
     run = trained[_ENRNN_40.label][0]
     per_epoch = run.row.task.steps_per_epoch(_BATCH_SIZE) or 0

@@ -190,13 +190,12 @@ def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
     alike: dict[tuple[str, str], list[Group]] = {}
     for each in groups:  # a network keeps its label and colour on another task
         alike.setdefault((each.label, each.task), []).append(each)
-    suffixes: dict[int, str] = {}  # by id, as groups hold what has no hash
+    suffixes: dict[Group, str] = {}
     for same in alike.values():
-        for each, suffix in _differences(same):
-            suffixes[id(each)] = suffix
+        suffixes.update(_differences(same))
     distinct: list[Group] = []
     for each in groups:
-        suffix = suffixes[id(each)]
+        suffix = suffixes[each]
         distinct.append(replace(each, label=each.label + suffix, network=each.network + suffix))
     return distinct
 

@@ -1,7 +1,6 @@
 """The parenthesis task, counting unmatched brackets: table 1 and figures 1, 5, 7 and 8."""
 
 import math
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import torch
@@ -14,7 +13,7 @@ from eigenrnn_experiments.recipes.nc_gru.paper import CURVES, SOURCE, goru, gru,
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
 from eigenrnn_experiments.recipes.panels import Curves
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.reproduce import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import Trained
 from eigenrnn_experiments.recipes.scornn import lstm, scornn
 from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Parenthesis
@@ -191,7 +190,7 @@ _TABLE_1 = Recipe(
 _LABEL = "NC-GRU(U_c) 56 T=100"
 
 
-def _draw_norms(trained: Mapping[str, Sequence[TrainedRow]]) -> Curves:
+def _draw_norms(trained: Trained) -> Curves:
     run = trained[_LABEL][0]
     steps, norms = run.files.read_column("neumann_norm")
     series = {_LABEL: norms, "1, below which the series converges": [1.0] * len(steps)}
