@@ -219,7 +219,7 @@ _MAPS = "figures 4 and 5"
 
 # three tenths of the long memory are -1, as for the only network whose number is stated
 _ENRNN_40 = _enrnn(24, 16, negative=7, parameters=1_077)
-_SHORT = replace(
+_ADDING_50 = replace(
     _COMPARISON.reported_as(
         place=_MAPS,
         note="the figure shows the gradients and prints no number; we list the loss of the run",
@@ -227,7 +227,7 @@ _SHORT = replace(
     task=Adding.enrnn(50),
     settings=replace(_COMPARISON.settings, epochs=5, eval_every=500),
 )
-_BATCH_SIZE = _SHORT.settings.batch_size
+_BATCH_SIZE = _ADDING_50.settings.batch_size
 
 
 def _draw_gradients(block: str, name: str, trained: Trained) -> Map:
@@ -253,7 +253,7 @@ _UNSTATED = "the paper states no settings for this network; we use those of sect
 _FIGURE_4 = Recipe(
     name="enrnn/fig4",
     summary="Adding problem with 50 steps: gradients of the short memory by past inputs.",
-    rows=(_SHORT.row(_ENRNN_40),),
+    rows=(_ADDING_50.row(_ENRNN_40),),
     source=f"{_SOURCE}, section 6.1 and figure 4",
     departures=(_UNSTATED,),
     panels=(
