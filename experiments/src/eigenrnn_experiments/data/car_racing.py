@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn_experiments.data.files import DATA_VARIABLE, read_arrays, wrap_parser_errors
+from eigenrnn_experiments.data.archives import read_arrays, wrap_parser_errors
+from eigenrnn_experiments.data.files import DATA_VARIABLE
 from eigenrnn_experiments.errors import MissingDataError
 
 __all__ = [

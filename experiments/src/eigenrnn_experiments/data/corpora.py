@@ -13,7 +13,8 @@ from typing import Any, Literal
 import numpy as np
 from numpy.typing import NDArray
 
-from eigenrnn_experiments.data.files import DataFile, cache_folder, locate, read_gzip
+from eigenrnn_experiments.data.archives import read_gzip
+from eigenrnn_experiments.data.files import DataFile, cache_folder, locate
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.files import write_atomically
 

@@ -7,7 +7,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from eigenrnn_experiments.data.files import DataFile, locate, read_gzip
+from eigenrnn_experiments.data.archives import read_gzip
+from eigenrnn_experiments.data.files import DataFile, locate
 
 __all__ = ["FILES", "read_idx", "read_mnist"]
 

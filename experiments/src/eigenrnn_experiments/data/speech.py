@@ -9,14 +9,9 @@ from typing import Any, Literal
 
 from torch import Tensor
 
+from eigenrnn_experiments.data.archives import read_members
 from eigenrnn_experiments.data.audio import read_recording, resample
-from eigenrnn_experiments.data.files import (
-    DATA_VARIABLE,
-    DataFile,
-    locate,
-    missing_file,
-    read_members,
-)
+from eigenrnn_experiments.data.files import DATA_VARIABLE, DataFile, locate, missing_file
 from eigenrnn_experiments.errors import MissingDataError
 
 __all__ = [
