@@ -27,7 +27,7 @@ from eigenrnn_experiments.training.description import (
     differences,
 )
 from eigenrnn_experiments.training.dynamics import probe_batch
-from eigenrnn_experiments.training.run import Run, RunFolder, RunKey
+from eigenrnn_experiments.training.run import Run, RunFolder
 
 __all__ = ["TrainedModel", "load"]
 
@@ -116,8 +116,11 @@ def load(
     preprocessing = files.read_preprocessing()
     try:
         row: Row | None = None
-        if model is None or task is None:
-            row = _row(run.key, data_root)
+        name = run.key.recipe
+        if name and (model is None or task is None):
+            if name not in RECIPES:
+                raise ValueError(f"there is no recipe {name}")
+            row = row_of(run.key, RECIPES[name].with_data_root(data_root))
         if task is None:
             task = row.task if row is not None else _task(run, data_root)
         if model is None:
@@ -144,19 +147,6 @@ def _build_error(run: Run, folder: Path, error: Exception) -> str:
         "pass it, as in eigenrnn_experiments.load(run, model=model), and task= with a task of "
         "your own"
     )
-
-
-def _row(key: RunKey, data_root: str | None) -> Row | None:
-    """Return the row of a run of a recipe; None for another run.
-
-    Raises:
-        ValueError: If there is no such recipe or row.
-    """
-    if not key.recipe:
-        return None
-    if key.recipe not in RECIPES:
-        raise ValueError(f"there is no recipe {key.recipe}")
-    return row_of(key, RECIPES[key.recipe].with_data_root(data_root))
 
 
 def _task(run: Run, data_root: str | None) -> Task:

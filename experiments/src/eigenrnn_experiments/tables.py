@@ -4,6 +4,7 @@ import math
 import re
 from collections.abc import Callable, Container, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import chain
 
 import pandas as pd
 
@@ -63,9 +64,7 @@ class Table:
     @classmethod
     def of(cls, records: Sequence[Mapping[str, Cell]]) -> "Table":
         """Build a table from records; empty columns are dropped."""
-        names: dict[str, None] = {}  # a set that keeps the order
-        for record in records:
-            names.update(dict.fromkeys(record))
+        names = dict.fromkeys(chain.from_iterable(records))  # a set that keeps the order
         filled = [name for name in names if any(record.get(name) for record in records)]
         # False sorts before True, and equal keys keep their order
         return cls(sorted(filled, key=_LAST_COLUMNS.__contains__), records)
@@ -169,20 +168,16 @@ def to_csv(table: Table) -> str:
 
     A column of means has a second one with the standard errors.
     """
-    with_errors: set[str] = set()
-    for cells in table.cells:
-        for heading, cell in cells.items():
-            if isinstance(cell, NumberCell) and cell.error is not None:
-                with_errors.add(heading)
     columns: dict[str, list[object]] = {}
     for heading in table.headings:
         cells = [each.get(heading, "") for each in table.cells]
         # numbers with all digits, unlike on the page
         columns[heading] = [cell.value if isinstance(cell, NumberCell) else cell for cell in cells]
-        if heading in with_errors:
-            columns[f"{heading} standard error"] = [
-                cell.error if isinstance(cell, NumberCell) else None for cell in cells
-            ]
+        errors: list[object] = [
+            cell.error if isinstance(cell, NumberCell) else None for cell in cells
+        ]
+        if any(error is not None for error in errors):
+            columns[f"{heading} standard error"] = errors
     # as objects: whole numbers beside empty cells would become floats
     return pd.DataFrame(columns, dtype=object).to_csv(index=False)
 

@@ -34,7 +34,12 @@ def analyse(run: str, *, out: str | None = None, data_root: str | None = None) -
     """
     trained = load(run, data_root)
     folder = Path(out or trained.checkpoint.parent / "analysis")
-    batch, missing = _batch(trained)
+    reasons: list[str] = []
+    batch: Batch | None = None
+    try:
+        batch = trained.batch(_SEQUENCES)
+    except MissingDataError as error:
+        reasons.append(f"without data: {error}; name the data folder with --data_root")
     with plain_console(stderr=True).status("analysing") as status:
 
         def progress(name: str) -> None:
@@ -48,21 +53,11 @@ def analyse(run: str, *, out: str | None = None, data_root: str | None = None) -
     say(f"{trained.name} after {trained.step:,} steps ({trained.checkpoint})")
     lines = [f"| {' | '.join(row)} |\n" for row in (*_HEADER, *_rows(everything))]
     show_markdown("".join(lines), plain_console())
-    reasons = [f"skipped {name}: {reason}" for name, reason in everything.skipped.items()]
-    if missing is not None:
-        reasons.insert(0, missing)
+    reasons += [f"skipped {name}: {reason}" for name, reason in everything.skipped.items()]
     for line in reasons:
         say(line)
     say(f"in {folder}")
     return 0
-
-
-def _batch(trained: TrainedModel) -> tuple[Batch | None, str | None]:
-    """Return a few sequences, or the reason why there are none."""
-    try:
-        return trained.batch(_SEQUENCES), None
-    except MissingDataError as error:
-        return None, f"without data: {error}; name the data folder with --data_root"
 
 
 def _everything(

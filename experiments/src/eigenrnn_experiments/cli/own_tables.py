@@ -90,12 +90,8 @@ def sequences_of(
             "yours with --sequence"
         )
     ordered = with_times(table, names["time"])
-    groups: Any = ordered.groupby(sequence, sort=False, dropna=False)
     others = {sequence, names["time"], names["target"], names["group"], *names["ignore"]}
     channels = [name for name in table if name not in others]
-    labels: list[str] = []
-    parts: list[Any] = []
-    for label, part in groups:
-        labels.append(str(label))
-        parts.append(part)
-    return labels, [part[channels] for part in parts], parts
+    groups: list[Any] = list(ordered.groupby(sequence, sort=False, dropna=False))
+    parts = [part for _, part in groups]
+    return [str(label) for label, _ in groups], [part[channels] for part in parts], parts

@@ -80,6 +80,7 @@ def read_sweep(path: str | Path) -> Sweep:
         file = msgspec.convert(content, SweepFile)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ValueError(f"expected a sweep in {path}: {error}") from None
+    sweep_of = partial(Sweep, file=file, description=content)
     shared = {n: v for n, v in content.items() if n not in SweepFile.__struct_fields__}
     if file.recipe is None:
         if file.rows or file.quick:
@@ -87,12 +88,7 @@ def read_sweep(path: str | Path) -> Sweep:
                 f"expected a recipe in {path}, since 'rows' and 'quick' choose among its runs"
             )
         plan = Plan(grid=file.grid, seeds=file.seeds or [0], varies=True)
-        return Sweep(
-            file=file,
-            plans=[plan],
-            row_of=partial(_row_of_options, shared, file.data_root),
-            description=content,
-        )
+        return sweep_of(plans=[plan], row_of=partial(_row_of_options, shared, file.data_root))
     if shared:
         raise ValueError(f"expected no {', '.join(shared)} in {path}, a sweep of a recipe")
     if file.recipe not in RECIPES:
@@ -106,13 +102,7 @@ def read_sweep(path: str | Path) -> Sweep:
     plans = [recipe.plan(row, file.seeds or None, quick=file.quick) for row in recipe.trained]
     if file.varies:
         plans = [replace(plan, grid=file.grid, varies=True) for plan in plans]
-    return Sweep(
-        file=file,
-        plans=plans,
-        row_of=partial(row_of, recipe=recipe),
-        description=content,
-        recipe=recipe,
-    )
+    return sweep_of(plans=plans, row_of=partial(row_of, recipe=recipe), recipe=recipe)
 
 
 def _row_of_options(shared: Mapping[str, Any], data_root: str | None, key: RunKey) -> Row:

@@ -236,8 +236,13 @@ def read_ptb_characters(data_root: str | Path | None = None) -> Corpus:
     """
     codes: dict[str, NDArray[np.uint8]] = {}
     for part in PTB_CHARACTER_FILES:
+        try:
+            packed = locate(PACKED_PTB_CHARACTER_FILES[part], data_root)
+            content = gzip.decompress(packed.read_bytes())
+        except MissingDataError:
+            content = locate(PTB_CHARACTER_FILES[part], data_root).read_bytes()
         # the files have a space after each character, and an underscore for a space
-        raw = _character_bytes(part, data_root)[::2]
+        raw = np.frombuffer(content, np.uint8)[::2]
         codes[part] = np.where(raw == ord("_"), ord(" "), raw)
     symbols, table = _index_characters(codes.values(), 256)
     parts = {part: table.astype(np.uint8)[each] for part, each in codes.items()}
@@ -265,14 +270,6 @@ def read_ptb_words(data_root: str | Path | None = None) -> Corpus:
     lines = np.cumsum([text.count("\n") for text in texts])
     cuts = ends[lines[:-1] - 1]
     return Corpus(symbols, dict(zip(PTB_WORD_FILES, np.split(numbers, cuts), strict=True)))
-
-
-def _character_bytes(part: str, data_root: str | Path | None) -> np.ndarray:
-    try:
-        content = gzip.decompress(locate(PACKED_PTB_CHARACTER_FILES[part], data_root).read_bytes())
-    except MissingDataError:
-        content = locate(PTB_CHARACTER_FILES[part], data_root).read_bytes()
-    return np.frombuffer(content, np.uint8)
 
 
 def open_enwik8(data_root: str | Path | None = None, length: int | None = None) -> Corpus:

@@ -19,16 +19,6 @@ from eigenrnn_experiments.recipes.recipe import (
     Row,
 )
 from eigenrnn_experiments.statistics import Mean, mean_of
-from eigenrnn_experiments.tables import (
-    Cell,
-    NumberCell,
-    Table,
-    count_cell,
-    difference_cell,
-    mean_cell,
-    printed_number,
-    seconds_cell,
-)
 
 __all__ = [
     "Comparison",
@@ -256,30 +246,30 @@ def runs_of(
 # The table and the notes below it
 
 
-def table_of(comparisons: Sequence[Comparison]) -> Table:
+def table_of(comparisons: Sequence[Comparison]) -> tables.Table:
     """Return a table of the published numbers and ours."""
-    return Table.of([_cells(each) for each in comparisons])
+    return tables.Table.of([_cells(each) for each in comparisons])
 
 
-def _cells(compared: Comparison) -> dict[str, Cell]:
+def _cells(compared: Comparison) -> dict[str, tables.Cell]:
     reported = compared.reported
     counted_runs = compared.counted
     # a row has its number of parameters once one of its networks was built
-    parameters: Cell = ""
-    ours: Cell = "not run"
+    parameters: tables.Cell = ""
+    ours: tables.Cell = "not run"
     if compared.parameters is not None:
-        parameters = count_cell(compared.parameters)
+        parameters = tables.count_cell(compared.parameters)
         ours = "no run counts"
-    counted: Cell = ""
+    counted: tables.Cell = ""
     if compared.values:
-        ours = mean_cell(compared.values)
-        counted = count_cell(len(compared.values))
-    difference = difference_cell(compared.values, reported.value)
+        ours = tables.mean_cell(compared.values)
+        counted = tables.count_cell(len(compared.values))
+    difference = tables.difference_cell(compared.values, reported.value)
     if compared.reason:
         difference = "not comparable"
-    diverged: Cell = ""
+    diverged: tables.Cell = ""
     if compared.diverged:
-        diverged = count_cell(len(compared.diverged))
+        diverged = tables.count_cell(len(compared.diverged))
     return {
         "network": compared.label,
         "parameters": parameters,
@@ -289,24 +279,24 @@ def _cells(compared: Comparison) -> dict[str, Cell]:
         "ours": ours,
         "difference": difference,
         "runs": counted,
-        "ours, selected on validation": mean_cell(compared.selected),
+        "ours, selected on validation": tables.mean_cell(compared.selected),
         "diverged": diverged,
-        "seconds per run": seconds_cell(
+        "seconds per run": tables.seconds_cell(
             counted_runs[counted_runs["state"] != "diverged"]["seconds"]
         ),
     }
 
 
-def _paper_cell(reported: Reported) -> Cell:
+def _paper_cell(reported: Reported) -> tables.Cell:
     """Return the number that a paper reports, with the digits that it prints."""
     if reported.at_most is not None:
         return f"at most {reported.at_most:g}"
     if reported.value is None:
         return "not printed"
-    text = printed_number(reported.value, reported.decimals)
+    text = tables.printed_number(reported.value, reported.decimals)
     if reported.error is not None:
         text += f" ± {reported.error:g}"
-    return NumberCell(reported.value, text, reported.error)
+    return tables.NumberCell(reported.value, text, reported.error)
 
 
 def to_markdown(

@@ -338,16 +338,9 @@ class Row:
                 f"{', '.join(sorted(task_names))} for the row {self.label!r}; got "
                 f"{', '.join(sorted(unknown))}"
             )
-        settings: dict[str, Any] = {}
-        of_task: dict[str, Any] = {}
-        of_layer: dict[str, Any] = {}
-        for name, value in changes.items():
-            if name in settings_names:
-                settings[name] = value
-            elif name in task_names:
-                of_task[name.removeprefix("task.")] = value
-            elif name in layer_names:
-                of_layer[name.removeprefix("layer.")] = value
+        settings = {n: value for n, value in changes.items() if n in settings_names}
+        of_task = {n.removeprefix("task."): v for n, v in changes.items() if n in task_names}
+        of_layer = {n.removeprefix("layer."): v for n, v in changes.items() if n in layer_names}
         # settings take one of the two, and the row's own may be the other
         if "epochs" in settings:
             settings.setdefault("steps", None)

@@ -36,6 +36,7 @@ from eigenrnn_experiments.training.run import RunFolder, RunKey, RunNumber, lock
 from eigenrnn_experiments.training.table import read_below
 
 __all__ = [
+    "Trained",
     "TrainedRow",
     "compute",
     "download_data",
@@ -286,3 +287,7 @@ class TrainedRow(NamedTuple):
     def batch(self, size: int) -> Batch:
         """Draw the first training batch of this many sequences."""
         return next(self.row.task.batches("train", size, self.row.settings.seed))
+
+
+Trained = Mapping[str, Sequence[TrainedRow]]
+"""The finished runs of each row of a recipe, by its label."""

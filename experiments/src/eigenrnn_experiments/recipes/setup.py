@@ -107,28 +107,14 @@ class Setup:
             value: The number that the paper reports; None if it prints none.
             reported: Further fields of `Reported` that differ from the setup's, by name.
         """
-        return Row(
-            label=self._label(network.label),
-            task=self.task,
-            layer=network.layer,
-            hidden_size=network.hidden_size,
-            settings=replace(self.settings, **network.settings),
-            reported=(replace(self.reported, value=value, **reported),),
-            options=network.options,
-            parameters=network.parameters,
-            head_init=network.head_init or self.head_init,
-            head_bias_init=network.head_bias_init or self.head_bias_init,
-            model_factory=network.model_factory or self.model_factory,
-            seeds=self.seeds,
-            grid=network.grid or self.grid,
-            callback_factory=self.callback_factory,
-            score=self.score,
-            quick_task=self.quick_task,
-            quick_steps=self.quick_steps,
-            quick_options=network.quick_options,
-            task_of_seed=self.task_of_seed,
-            departures=(*network.departures, *self.departures),
-        )
+        stated = {name: option for name, option in vars(network).items() if option}
+        options: dict[str, Any] = {**vars(self), **stated}
+        del options["suffix"]
+        options["label"] = self._label(network.label)
+        options["settings"] = replace(self.settings, **network.settings)
+        options["reported"] = (replace(self.reported, value=value, **reported),)
+        options["departures"] = (*network.departures, *self.departures)
+        return Row(**options)
 
     def reported_as(self, **changes: Any) -> "Setup":
         """Return the same setup for another table or figure.
@@ -152,6 +138,4 @@ class Setup:
         return Quoted(self._label(label), (quoted,))
 
     def _label(self, network: str) -> str:
-        if not self.suffix:
-            return network
-        return f"{network} {self.suffix}"
+        return f"{network} {self.suffix}".rstrip()  # some setups have no suffix

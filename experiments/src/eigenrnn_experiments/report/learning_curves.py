@@ -5,6 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
+from itertools import chain
 from os.path import commonpath, commonprefix
 from pathlib import Path
 from typing import Any
@@ -56,11 +57,8 @@ class Group:
     @property
     def quantities(self) -> list[str]:
         """The columns of metrics.csv that hold numbers."""
-        names: dict[str, None] = {}  # a set that keeps the order
-        for run in self.runs:
-            names.update(dict.fromkeys(run.metrics))
         quantities: list[str] = []
-        for name in names:
+        for name in dict.fromkeys(chain.from_iterable(run.metrics for run in self.runs)):
             if name in ("step", "seconds"):
                 continue
             if any(np.isfinite(run.metrics.get(name, np.nan)).any() for run in self.runs):
@@ -192,13 +190,12 @@ def _with_distinct_labels(groups: Sequence[Group]) -> list[Group]:
     alike: dict[tuple[str, str], list[Group]] = {}
     for each in groups:  # a network keeps its label and colour on another task
         alike.setdefault((each.label, each.task), []).append(each)
-    suffixes: dict[int, str] = {}  # by id, as groups hold what has no hash
+    suffixes: dict[Group, str] = {}
     for same in alike.values():
-        for each, suffix in _differences(same):
-            suffixes[id(each)] = suffix
+        suffixes.update(_differences(same))
     distinct: list[Group] = []
     for each in groups:
-        suffix = suffixes[id(each)]
+        suffix = suffixes[each]
         distinct.append(replace(each, label=each.label + suffix, network=each.network + suffix))
     return distinct
 

@@ -166,19 +166,11 @@ def _tasks(groups: Sequence[Group]) -> list[dict[str, Any]]:
                 "averaged_over": averaged_over(own),
                 "shared": shared,
                 "differing": differing,
-                "models": [_model(each) for each in own],
+                "groups": own,
                 "blocks": longest > MAX_POINTS,
             }
         )
     return tasks
-
-
-def _model(group: Group) -> dict[str, str]:
-    return {
-        "label": group.label,
-        "text": group.runs[0].run.modules,
-        "folders": ", ".join(str(run.path) for run in group.runs),
-    }
 
 
 def _recipe(compared: ComparedRecipe) -> dict[str, Any]:

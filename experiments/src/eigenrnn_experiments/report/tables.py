@@ -3,6 +3,7 @@
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import replace
+from itertools import chain
 from typing import Any
 
 from eigenrnn_experiments.report.learning_curves import Group, task_options
@@ -83,12 +84,9 @@ def configuration(groups: Sequence[Group]) -> tuple[Table, Table]:
     """Return the settings that all groups share, and those in which they differ."""
     settings = [_options(each.runs[0]) for each in groups]
     labels = [each.label for each in groups]
-    names: dict[str, None] = {}  # a set that keeps the order
-    for options in settings:
-        names.update(dict.fromkeys(options))
     same: list[dict[str, str]] = []
     differing: list[dict[str, str]] = []
-    for name in names:
+    for name in dict.fromkeys(chain.from_iterable(settings)):  # each once, in their order
         values = [options.get(name, "") for options in settings]
         if len(set(values)) == 1:
             same.append({"option": name, "value": values[0]})

@@ -4,7 +4,7 @@ import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property, partial
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -164,7 +164,9 @@ class Sweep:
                         self._train(key, folder, plain_console(stderr=True))
                     self.ended(keys, folder)
             elif waiting or self.file.search:
-                self._tune(waiting, folder, address, trials_at_once)
+                from eigenrnn_experiments.sweep.tuning import tune_points
+
+                tune_points(self, waiting, folder, address=address, at_once=trials_at_once)
         return [self.run_of(key, folder) for key in self._all_keys(folder)]
 
     def _all_keys(self, out: Path) -> list[RunKey]:
@@ -174,44 +176,7 @@ class Sweep:
             found += keys
         return found
 
-    def _tune(
-        self,
-        waiting: Sequence[Sequence[RunKey]],
-        out: Path,
-        address: str | None,
-        at_once: int | None,
-    ) -> None:
-        """Train the points in parallel; those of a search follow from the folder."""
-        from eigenrnn_experiments.sweep.tuning import Search, tune_points
-
-        search: Search | None = None
-        if self.file.search:
-            search = Search(
-                self.distributions,
-                self.file.search_seed,
-                self.file.trials,
-                partial(self._propose, out),
-            )
-            for values, keys in self.points(out):
-                proposed = {name: values[name] for name in self.file.search}
-                if self.is_final(keys, out):
-                    search.evaluated.append((proposed, self.score(keys, out)))
-                else:
-                    search.unfinished.append((proposed, keys))
-        tune_points(
-            partial(self.train_point, out=out),
-            waiting,
-            search,
-            ended=partial(self.ended, out=out),
-            lost=partial(self.lost, out=out),
-            resources={"cpu": self.file.cpus_per_trial, "gpu": self.file.gpus_per_trial},
-            retries=self.file.retries,
-            scratch=out / ".tune",
-            address=address,
-            at_once=at_once,
-        )
-
-    def _propose(self, out: Path, values: Mapping[str, Any]) -> Sequence[RunKey]:
+    def propose(self, values: Mapping[str, Any], out: Path) -> Sequence[RunKey]:
         """Store a point that a search proposes, and return the keys of its runs."""
         points = self._read_points(out)
         write_json(out / _POINTS, {"points": [*points, values]})

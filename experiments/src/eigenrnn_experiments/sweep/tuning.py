@@ -5,15 +5,13 @@ import os
 import random
 import shutil
 import signal
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Generator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import optuna
 import ray
-from optuna.distributions import BaseDistribution
 from optuna.samplers import TPESampler
 from optuna.storages import InMemoryStorage
 from ray import tune
@@ -21,80 +19,54 @@ from ray.tune.search.optuna import OptunaSearch
 
 from eigenrnn_experiments.training.run import RunKey
 
-__all__ = ["Search", "tune_points"]
+if TYPE_CHECKING:
+    from eigenrnn_experiments.sweep.run import Sweep
 
-Keys = Sequence[RunKey]
-
-
-@dataclass
-class Search:
-    """What a search knows of its points.
-
-    Args:
-        distributions: The domain of each parameter.
-        seed: The seed of the proposals.
-        points: The number of points.
-        propose: Stores a point that is proposed, and returns the keys of its runs.
-        evaluated: The points that are finished, with their scores.
-        unfinished: Those that are not, with the keys of their runs.
-    """
-
-    distributions: Mapping[str, BaseDistribution]
-    seed: int
-    points: int
-    propose: Callable[[Mapping[str, Any]], Keys]
-    evaluated: list[tuple[dict[str, Any], float]] = field(default_factory=list[Any])
-    unfinished: list[tuple[dict[str, Any], Keys]] = field(default_factory=list[Any])
+__all__ = ["tune_points"]
 
 
 def tune_points(
-    train: Callable[[Keys], float],
-    points: Sequence[Keys],
-    search: Search | None,
+    sweep: "Sweep",
+    points: Sequence[Sequence[RunKey]],
+    out: Path,
     *,
-    ended: Callable[[Keys], None],
-    lost: Callable[[Keys], None],
-    resources: Mapping[str, float],
-    retries: int,
-    scratch: Path,
     address: str | None,
     at_once: int | None,
 ) -> None:
-    """Map a function over points.
+    """Train the points of a sweep in parallel.
 
     Each run resumes from its own checkpoint, so nothing that Tune stores is read again.
 
     Args:
-        train: Trains all runs of a point in a worker, and returns the score of the point.
+        sweep: The sweep.
         points: The keys of the runs of each point that is not finished.
-        search: What a search knows; None for a grid.
-        ended: Called after each point.
-        lost: Called before it, if the worker of a point has died too often.
-        resources: What a trial needs.
-        retries: How often a trial is resumed whose worker has died.
-        scratch: The folder of Tune, which is deleted.
+        out: The folder of the sweep.
         address: The address of an existing cluster, or None.
         at_once: The maximal number of concurrent trials; None means as many as fit.
     """
+    file = sweep.file
+    resources = {"cpu": file.cpus_per_trial, "gpu": file.gpus_per_trial}
+    scratch = out / ".tune"  # the folder of Tune
     os.environ["RAY_CHDIR_TO_TRIAL_DIR"] = "0"  # so that relative paths in the file stay valid
     os.environ["RAY_AIR_NEW_OUTPUT"] = "0"  # so that `verbose=0` prints nothing
     os.environ["TUNE_DISABLE_SIGINT_HANDLER"] = "1"  # so that Ctrl-C raises KeyboardInterrupt
     space: dict[str, Any] = {}
     searching: dict[str, Any] = {}
-    if search is None:
-        space["keys"] = tune.grid_search(list(points))
+    if file.search:
+        searching["search_alg"] = _Proposals(sweep, out)
+        finished = len(sweep.points(out)) - len(points)
+        searching["num_samples"] = max(len(points), file.trials - finished)
     else:
-        searching["search_alg"] = _proposals(search)
-        remaining = max(0, search.points - len(search.evaluated) - len(search.unfinished))
-        searching["num_samples"] = len(search.unfinished) + remaining
-    trained = tune.with_resources(tune.with_parameters(_train, train=train), dict(resources))
+        space["keys"] = tune.grid_search(list(points))
+    training = tune.with_parameters(_train, sweep=sweep, out=out)
+    trained = tune.with_resources(training, resources)
     shutil.rmtree(scratch, ignore_errors=True)  # of a killed sweep
     with _cluster(resources, address):
         run_config = tune.RunConfig(
             name=scratch.name,
             storage_path=str(scratch.parent),
-            failure_config=tune.FailureConfig(max_failures=retries),
-            callbacks=[_Progress(ended, lost)],
+            failure_config=tune.FailureConfig(max_failures=file.retries),
+            callbacks=[_Progress(sweep, out)],
             verbose=0,
         )
         config = tune.TuneConfig(max_concurrent_trials=at_once, reuse_actors=True, **searching)
@@ -102,62 +74,58 @@ def tune_points(
     shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _train(config: Mapping[str, Any], train: Callable[[Keys], float]) -> None:
+def _train(config: Mapping[str, Any], sweep: "Sweep", out: Path) -> None:
     """Train a point in a worker, and report its score."""
-    tune.report({"score": train(config["keys"])})
+    tune.report({"score": sweep.train_point(config["keys"], out)})
 
 
 class _Progress(tune.Callback):
     """Records the points that have ended."""
 
-    def __init__(self, ended: Callable[[Keys], None], lost: Callable[[Keys], None]) -> None:
-        self._ended = ended
-        self._lost = lost
+    def __init__(self, sweep: "Sweep", out: Path) -> None:
+        self._sweep = sweep
+        self._out = out
 
     def on_trial_complete(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         del iteration, trials, info
-        self._ended(trial.config["keys"])
+        self._sweep.ended(trial.config["keys"], self._out)
 
     def on_trial_error(self, iteration: int, trials: Any, trial: Any, **info: Any) -> None:
         del iteration, trials, info
-        self._lost(trial.config["keys"])  # nobody was left to store an error
-        self._ended(trial.config["keys"])
-
-
-def _proposals(search: Search) -> "_Proposals":
-    """Return the algorithm of a search, which knows the points in the folder."""
-    optuna.logging.set_verbosity(optuna.logging.ERROR)
-    # The folder is the record. A study in a file would keep the points of a killed sweep as
-    # running, and number them anew when they are tried again.
-    study: dict[str, Any] = {"storage": InMemoryStorage(), "study_name": "sweep"}
-    proposals = _Proposals(
-        search,
-        space=search.distributions,
-        metric="score",
-        mode="max",
-        sampler=_Sampler(search.seed),
-        **study,
-    )
-    for values, score in search.evaluated:
-        proposals.add_evaluated_point(values, score)
-    for values, _ in search.unfinished:
-        optuna.load_study(**study).enqueue_trial(values)
-    return proposals
+        # nobody was left to store an error
+        self._sweep.lost(trial.config["keys"], self._out)
+        self._sweep.ended(trial.config["keys"], self._out)
 
 
 class _Proposals(OptunaSearch):
-    """Proposes the points, first those in the folder that are not finished."""
+    """Proposes the points of a search, first those in its folder that are not finished."""
 
-    def __init__(self, search: Search, **options: Any) -> None:
-        super().__init__(**options)
-        self._search = search
-        self._waiting = [keys for _, keys in search.unfinished]
+    def __init__(self, sweep: "Sweep", out: Path) -> None:
+        optuna.logging.set_verbosity(optuna.logging.ERROR)
+        # The folder is the record. A study in a file would keep the points of a killed sweep as
+        # running, and number them anew when they are tried again.
+        study: dict[str, Any] = {"storage": InMemoryStorage(), "study_name": "sweep"}
+        sampler = _Sampler(sweep.file.search_seed)
+        super().__init__(sweep.distributions, metric="score", mode="max", sampler=sampler, **study)
+        self._sweep = sweep
+        self._out = out
+        self._waiting: list[Sequence[RunKey]] = []
+        unfinished: list[dict[str, Any]] = []
+        for values, keys in sweep.points(out):
+            proposed = {name: values[name] for name in sweep.file.search}
+            if sweep.is_final(keys, out):
+                self.add_evaluated_point(proposed, sweep.score(keys, out))
+            else:
+                unfinished.append(proposed)
+                self._waiting.append(keys)
+        for proposed in unfinished:
+            optuna.load_study(**study).enqueue_trial(proposed)
 
     def suggest(self, trial_id: str) -> dict[str, Any]:
         values = super().suggest(trial_id) or {}
         if self._waiting:
             return {"keys": self._waiting.pop(0)}
-        return {"keys": self._search.propose(values)}
+        return {"keys": self._sweep.propose(values, self._out)}
 
 
 class _Sampler(TPESampler):

@@ -6,7 +6,7 @@ import zlib
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Literal, Self, get_args
+from typing import Any, ClassVar, Literal, Self, cast, get_args
 
 import numpy as np
 import torch
@@ -295,7 +295,7 @@ def model_for(
     """Build the model of a task around a recurrent layer.
 
     Args:
-        task: The task to learn, or its preprocessing, which has the same sizes.
+        task: The task to learn, or its preprocessing, which has the same vocabulary.
         make_layer: A class of recurrent layers.
         hidden_size: The number N of units.
         embedding_size: The size of the embedding, for a task with symbols as inputs; N by
@@ -312,17 +312,18 @@ def model_for(
     options = {}
     if generator is not None:  # which the layers of torch do not take
         options["generator"] = generator
-    if task.vocabulary is None:
-        if embedding_size is not None:
-            raise ValueError(
-                f"expected embedding_size for a task that reads symbols only, got {embedding_size}"
-            )
-        layer = make_layer(task.input_size, hidden_size, **options)
-        return SequenceModel(layer, task.output_size, task.readout, generator=generator, **head)
-    width = embedding_size or hidden_size
-    layer = make_layer(width, hidden_size, **options)
-    tied = getattr(layer, "output_size", hidden_size) == width
-    return LanguageModel(task.vocabulary, width, [layer], tied=tied, generator=generator)
+    if task.vocabulary is not None:
+        width = embedding_size or hidden_size
+        layer = make_layer(width, hidden_size, **options)
+        tied = getattr(layer, "output_size", hidden_size) == width
+        return LanguageModel(task.vocabulary, width, [layer], tied=tied, generator=generator)
+    if embedding_size is not None:
+        raise ValueError(
+            f"expected embedding_size for a task that reads symbols only, got {embedding_size}"
+        )
+    task = cast("Task", task)  # a text has symbols
+    layer = make_layer(task.input_size, hidden_size, **options)
+    return SequenceModel(layer, task.output_size, task.readout, generator=generator, **head)
 
 
 def check_choices(task: Any, **kinds: Any) -> None:

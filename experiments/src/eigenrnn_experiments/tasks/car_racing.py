@@ -11,15 +11,7 @@ from typing import ClassVar, Literal
 import torch
 from torch import Tensor
 
-from eigenrnn_experiments.data.car_racing import (
-    ACTIONS,
-    ENCODED,
-    Z_SIZE,
-    Floats,
-    find_encoded,
-    read_encoded,
-    split_slices,
-)
+from eigenrnn_experiments.data import car_racing
 from eigenrnn_experiments.errors import MissingDataError
 from eigenrnn_experiments.tasks.base import (
     Batch,
@@ -100,17 +92,17 @@ class CarRacing(Task):
 
     @property
     def input_size(self) -> int:
-        return Z_SIZE + ACTIONS
+        return car_racing.Z_SIZE + car_racing.ACTIONS
 
     @property
     def output_size(self) -> int:
-        return Z_SIZE * 3 * self.mixtures
+        return car_racing.Z_SIZE * 3 * self.mixtures
 
     def missing_data(self) -> str | None:
         try:
-            find_encoded(self.data_root)
+            car_racing.find_encoded(self.data_root)
         except MissingDataError:
-            return f"{ENCODED}, see `eigenrnn collect car_racing`"
+            return f"{car_racing.ENCODED}, see `eigenrnn collect car_racing`"
         return None
 
     def batch(self, size: int, generator: torch.Generator) -> Batch:
@@ -125,7 +117,7 @@ class CarRacing(Task):
         """
         self.check_split(split)
         if split != "train":
-            drives = split_slices(self._drives[0].shape[1])[split]
+            drives = car_racing.split_slices(self._drives[0].shape[1])[split]
             # the latent vectors of a fixed split are the same at every evaluation
             fixed = self._draw(drives, generator_for(self.data_seed, f"{split} set"))
             chosen = sequential_slices(fixed.size, size, start)
@@ -161,14 +153,14 @@ class CarRacing(Task):
     @cached_property
     def _drives(self) -> tuple[Tensor, Tensor, Tensor]:  # (S, R, 32), (S, R, 32), (S, R, 3)
         """The means, standard deviations and actions of all drives, read at first use."""
-        encoded = read_encoded(find_encoded(self.data_root))
+        encoded = car_racing.read_encoded(car_racing.find_encoded(self.data_root))
         mu = _time_first(encoded.mu)
         deviations = (_time_first(encoded.logvar) / 2).exp()
         return mu, deviations, _time_first(encoded.action)
 
     @property
     def _train(self) -> slice:
-        return split_slices(self._drives[0].shape[1])["train"]
+        return car_racing.split_slices(self._drives[0].shape[1])["train"]
 
     def _draw(self, rows: Tensor | slice, generator: torch.Generator) -> Batch:
         mu, deviations, actions = (each[:, rows] for each in self._drives)
@@ -177,6 +169,6 @@ class CarRacing(Task):
 
 
 def _time_first(
-    array: Floats,  # (R, S, M)
+    array: car_racing.Floats,  # (R, S, M)
 ) -> Tensor:  # (S, R, M)
     return torch.from_numpy(array).transpose(0, 1).contiguous()

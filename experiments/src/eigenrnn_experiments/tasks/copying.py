@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn_experiments.tasks.base import Batch, check_at_least, check_choices
-from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic, recall_accuracy, symbol_loss
+from eigenrnn_experiments.tasks.synthetic import Examples, SymbolTask
 
 __all__ = ["Copying"]
 
@@ -19,7 +19,7 @@ Blank = Literal["first", "last"]
 
 
 @dataclass(frozen=True)
-class Copying(Synthetic):
+class Copying(SymbolTask):
     r"""Remember `symbols` symbols over `delay` steps, and repeat them after a marker.
 
     One sequence with the 2 symbols 3 and 1 and a delay of 3; 0 is a blank and 9 the marker::
@@ -68,10 +68,6 @@ class Copying(Synthetic):
         >>> task.batch(5, torch.Generator().manual_seed(0)).inputs.shape
         torch.Size([7, 5, 10])
     """
-
-    readout: ClassVar[Literal["all", "last"]] = "all"
-    metric_name: ClassVar[str] = "accuracy"
-    higher_is_better: ClassVar[bool] = True
 
     delay: int = 1000
     symbols: int = 10
@@ -133,11 +129,8 @@ class Copying(Synthetic):
             return first_recalled
         return first_recalled - 1
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return symbol_loss(outputs, targets)
-
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return recall_accuracy(outputs, targets, self.symbols)
+        return super().metric(outputs[-self.symbols :], targets[-self.symbols :])
 
     def baseline(self) -> float:
         # all steps but the recalled ones have an answer that is known without memory

@@ -2,14 +2,14 @@
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, Literal, Self
+from typing import Literal, Self
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn_experiments.tasks.base import Batch, check_at_least, check_choices
-from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic, recall_accuracy, symbol_loss
+from eigenrnn_experiments.tasks.synthetic import Examples, SymbolTask
 
 __all__ = ["Denoise"]
 
@@ -17,7 +17,7 @@ Marker = Literal["one_hot", "zero"]
 
 
 @dataclass(frozen=True)
-class Denoise(Synthetic):
+class Denoise(SymbolTask):
     r"""Remember symbols at random places among blanks, and repeat them after a marker.
 
     One sequence with the 2 symbols 3 and 1 and T = 4; 0 is a blank and M the marker::
@@ -62,10 +62,6 @@ class Denoise(Synthetic):
         torch.Size([220, 4, 11])
     """
 
-    readout: ClassVar[Literal["all", "last"]] = "all"
-    metric_name: ClassVar[str] = "accuracy"
-    higher_is_better: ClassVar[bool] = True
-
     length: int = 200
     symbols: int = 10
     alphabet: int = 9
@@ -99,11 +95,8 @@ class Denoise(Synthetic):
         """The step of the marker."""
         return self.length + self.symbols - 1
 
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return symbol_loss(outputs, targets)
-
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return recall_accuracy(outputs, targets, self.symbols)
+        return super().metric(outputs[-self.symbols :], targets[-self.symbols :])
 
     def baseline(self) -> float:
         # all steps but the recalled ones have an answer that is known without memory

@@ -35,21 +35,6 @@ class TextPreprocessing:
         """The number of symbols."""
         return len(self.symbols)
 
-    @property
-    def input_size(self) -> int:
-        """The number of symbols."""
-        return self.vocabulary
-
-    @property
-    def output_size(self) -> int:
-        """The number of symbols."""
-        return self.vocabulary
-
-    @property
-    def readout(self) -> Literal["all"]:
-        """The outputs are at all steps."""
-        return "all"
-
     def read(self, path: str | Path) -> str:
         """Read a text in UTF-8, whose symbols are those of the training text.
 

@@ -16,7 +16,6 @@ from eigenrnn.errors import check_installed
 from eigenrnn_experiments.data.audio import BINS, FLOOR_DB, RATE, decibels, stft
 from eigenrnn_experiments.data.speech import CORPORA, SpeechCorpus, missing_speech
 from eigenrnn_experiments.tasks.base import Batch, Task, batch_indices, check_choices
-from eigenrnn_experiments.tasks.ragged_sequences import RaggedSequences, squared_errors
 
 __all__ = ["SCORES", "Speech", "pesq", "segmental_snr", "speech_activity", "stoi"]
 
@@ -110,26 +109,26 @@ class Speech(Task):
     def batch(self, size: int, generator: torch.Generator) -> Batch:
         frames = self._frames("train")
         rows = torch.randint(len(frames), (size,), generator=generator)
-        return _collate(frames, rows, int(frames.lengths[rows].max()))
+        return _collate([frames[row] for row in rows.tolist()])
 
     def batches(self, split: str, size: int, seed: int = 0, start: int = 0) -> Iterator[Batch]:
         self.check_split(split)
         frames = self._frames(split)
         count = len(frames)
-        longest = int(frames.lengths.max())
-        chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
+        steps = 0
         if split != "train":  # `padded_mse` is over recordings padded to the longest of the split
-            return (_collate(frames, rows, longest) for rows in chosen)
-        return (_collate(frames, rows, int(frames.lengths[rows].max())) for rows in chosen)
+            steps = max(map(len, frames))
+        chosen = batch_indices(split, count, size, seed=seed, start=start, shuffle=self.shuffle)
+        return (_collate([frames[row] for row in rows.tolist()], steps) for rows in chosen)
 
     def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return squared_errors(outputs, targets).sum() / (~targets.isnan()).sum()
+        return _squared_errors(outputs, targets).sum() / (~targets.isnan()).sum()
 
     def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return squared_errors(outputs, targets).mean()
+        return _squared_errors(outputs, targets).mean()
 
     def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (3,)
-        errors = squared_errors(outputs, targets).double().sum()
+        errors = _squared_errors(outputs, targets).double().sum()
         valid = (~targets.isnan()).sum()
         return torch.stack([errors, valid.to(errors), errors.new_tensor(targets.numel())])
 
@@ -143,34 +142,46 @@ class Speech(Task):
         count = 0
         total = torch.zeros(BINS, dtype=torch.float64)
         squares = torch.zeros(BINS, dtype=torch.float64)
-        for rows in torch.arange(len(frames)).split(256):
-            targets = _collate(frames, rows, int(frames.lengths[rows].max())).targets.double()
+        for first in range(0, len(frames), 256):
+            batch = _collate(frames[first : first + 256])
+            targets = batch.targets.double()
             total += targets.nansum((0, 1))
             squares += targets.square().nansum((0, 1))
-            count += int(frames.lengths[rows].sum())
+            count += int(torch.as_tensor(batch.lengths).sum())
         return (squares / count - (total / count).square()).mean().item()
 
     def steps_per_epoch(self, size: int) -> int | None:
         return math.ceil(_TRAIN_RECORDINGS[self.corpus] / size)
 
     @cached_property
-    def _cache(self) -> dict[str, RaggedSequences]:
+    def _cache(self) -> dict[str, list[Tensor]]:
         return {}
 
-    def _frames(self, split: str) -> RaggedSequences:
+    def _frames(self, split: str) -> list[Tensor]:  # (frames, 129) each
         """Return the frames of all recordings of a split, computed at first use."""
         if split not in self._cache:
-            frames = [decibels(stft(samples)) for _, samples in self.recordings(split)]
-            lengths = torch.tensor([len(each) for each in frames])
-            self._cache[split] = RaggedSequences.concatenate(frames, lengths, FLOOR_DB)
+            recordings = self.recordings(split)
+            self._cache[split] = [decibels(stft(samples)) for _, samples in recordings]
         return self._cache[split]
 
 
-def _collate(frames: RaggedSequences, rows: Tensor, steps: int) -> Batch:
-    lengths = frames.lengths[rows]
-    # the target of the last frame is silence; later targets are NaN
-    targets = frames.padded(rows, steps, offset=1, valid_steps=lengths)
-    return Batch(frames.padded(rows, steps), targets, lengths)
+def _collate(frames: list[Tensor], steps: int = 0) -> Batch:
+    """Pad recordings to the longest, and to at least so many steps."""
+    lengths = torch.tensor([len(each) for each in frames])
+    steps = max(steps, int(lengths.max()))
+    inputs = frames[0].new_full((steps, len(frames), BINS), FLOOR_DB)
+    targets = torch.full_like(inputs, math.nan)
+    for row, each in enumerate(frames):
+        inputs[: len(each), row] = each
+        targets[: len(each) - 1, row] = each[1:]
+        targets[len(each) - 1, row] = FLOOR_DB  # the target of the last frame is silence
+    return Batch(inputs, targets, lengths)
+
+
+def _squared_errors(outputs: Tensor, targets: Tensor) -> Tensor:
+    """Return the squared errors, zero where a target is NaN."""
+    # mask before squaring: zero times NaN is NaN in the gradient
+    return (outputs - targets).masked_fill(targets.isnan(), 0.0).square()
 
 
 def segmental_snr(

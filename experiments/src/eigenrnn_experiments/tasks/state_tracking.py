@@ -5,7 +5,7 @@ import math
 import re
 from dataclasses import dataclass, field
 from functools import cache
-from typing import ClassVar, Literal
+from typing import Literal
 
 import numpy as np
 import torch
@@ -15,7 +15,7 @@ from torch import Generator, Tensor
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn_experiments.tasks.base import Batch, check_choices
-from eigenrnn_experiments.tasks.synthetic import Examples, Synthetic, symbol_loss
+from eigenrnn_experiments.tasks.synthetic import Examples, SymbolTask
 
 __all__ = ["StateTracking"]
 
@@ -26,7 +26,7 @@ _THRESHOLD = 0.9
 
 
 @dataclass(frozen=True)
-class StateTracking(Synthetic):
+class StateTracking(SymbolTask):
     r"""Track a state: after each letter, name the product of all letters read so far.
 
     The letters are elements of a finite group, drawn uniformly. One word over Z3, the integers
@@ -85,10 +85,6 @@ class StateTracking(Synthetic):
         torch.Size([40, 64, 6])
     """
 
-    readout: ClassVar[Literal["all", "last"]] = "all"
-    metric_name: ClassVar[str] = "accuracy"
-    higher_is_better: ClassVar[bool] = True
-
     group: str = "Z2"
     letters: Letters = "elements"
     length: int = 40
@@ -125,12 +121,6 @@ class StateTracking(Synthetic):
     @property
     def metric_names(self) -> tuple[str, ...]:
         return "loss", "accuracy", "longest", *(f"accuracy_{n}" for n in self.test_lengths)
-
-    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return symbol_loss(outputs, targets)
-
-    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
-        return (outputs.argmax(-1) == targets).float().mean()
 
     def metric_sums(self, outputs: Tensor, targets: Tensor) -> Tensor:  # (T + 2,)
         count = targets.new_tensor([targets.shape[1]], dtype=outputs.dtype)

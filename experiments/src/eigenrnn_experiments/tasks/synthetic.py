@@ -1,4 +1,4 @@
-"""The base class of the synthetic tasks: examples drawn from seeds, and fixed sets of them."""
+"""The base classes of the synthetic tasks: examples drawn from seeds, and fixed sets of them."""
 
 import itertools
 import math
@@ -6,7 +6,7 @@ from abc import abstractmethod
 from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import cached_property
-from typing import ClassVar
+from typing import ClassVar, Literal
 
 import torch
 import torch.nn.functional as F
@@ -20,7 +20,7 @@ from eigenrnn_experiments.tasks.base import (
     generator_for,
 )
 
-__all__ = ["Examples", "Synthetic", "recall_accuracy", "symbol_loss"]
+__all__ = ["Examples", "SymbolTask", "Synthetic"]
 
 
 Examples = tuple[Tensor, ...]
@@ -120,22 +120,18 @@ def _select(examples: Examples, rows: Tensor) -> Examples:
     return tuple(part[rows] for part in examples)
 
 
-def symbol_loss(
-    outputs: Tensor,  # (T, B, K)
-    targets: Tensor,  # (T, B)
-) -> Tensor:  # ()
-    """Return the mean cross-entropy over all steps, in nats."""
-    # (1, K, T B): torch vectorises over positions but loops over classes; with classes last
-    # the loop would be over all positions and take six times as long
-    logits = outputs.flatten(0, 1).T.contiguous()
-    return F.cross_entropy(logits.unsqueeze(0), targets.flatten().unsqueeze(0))
+class SymbolTask(Synthetic):
+    """A task with a symbol to predict at every step."""
 
+    readout: ClassVar[Literal["all", "last"]] = "all"
+    metric_name: ClassVar[str] = "accuracy"
+    higher_is_better: ClassVar[bool] = True
 
-def recall_accuracy(
-    outputs: Tensor,  # (T, B, K)
-    targets: Tensor,  # (T, B)
-    symbols: int,
-) -> Tensor:  # ()
-    """Return the accuracy over the last `symbols` steps."""
-    recalled = outputs[-symbols:].argmax(-1)
-    return (recalled == targets[-symbols:]).float().mean()
+    def loss(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        # (1, K, T B): torch vectorises over positions but loops over classes; with classes last
+        # the loop would be over all positions and take six times as long
+        logits = outputs.flatten(0, 1).T.contiguous()
+        return F.cross_entropy(logits.unsqueeze(0), targets.flatten().unsqueeze(0))
+
+    def metric(self, outputs: Tensor, targets: Tensor) -> Tensor:
+        return (outputs.argmax(-1) == targets).float().mean()

@@ -15,20 +15,7 @@ import torch.nn.functional as F
 from numpy.typing import NDArray
 from torch import Tensor
 
-from eigenrnn_experiments.data.corpora import (
-    ENWIK8,
-    ENWIK8_ZIP,
-    PACKED_PTB_CHARACTER_FILES,
-    PTB_CHARACTER_FILES,
-    PTB_WORD_FILES,
-    TINY_SHAKESPEARE,
-    Corpus,
-    open_enwik8,
-    read_ptb_characters,
-    read_ptb_words,
-    read_text,
-    split_text,
-)
+from eigenrnn_experiments.data import corpora
 from eigenrnn_experiments.data.files import missing_file
 from eigenrnn_experiments.tasks.base import (
     Batch,
@@ -97,7 +84,7 @@ class NextSymbol(Task):
             )
 
     @abstractmethod
-    def _read(self) -> Corpus: ...
+    def _read(self) -> corpora.Corpus: ...
 
     @property
     def symbols(self) -> tuple[str, ...]:
@@ -170,7 +157,7 @@ class NextSymbol(Task):
         return self._lengths.get(split) or len(self._corpus.parts[split])
 
     @cached_property
-    def _corpus(self) -> Corpus:
+    def _corpus(self) -> corpora.Corpus:
         return self._read()
 
     def _stream_length(self, split: str, size: int) -> int:
@@ -298,12 +285,14 @@ class CharPTB(NextSymbol):
 
     def missing_data(self) -> str | None:
         either = zip(
-            PTB_CHARACTER_FILES.values(), PACKED_PTB_CHARACTER_FILES.values(), strict=True
+            corpora.PTB_CHARACTER_FILES.values(),
+            corpora.PACKED_PTB_CHARACTER_FILES.values(),
+            strict=True,
         )
         return missing_file(either, self.data_root)
 
-    def _read(self) -> Corpus:
-        return read_ptb_characters(self.data_root)
+    def _read(self) -> corpora.Corpus:
+        return corpora.read_ptb_characters(self.data_root)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -362,10 +351,10 @@ class WordPTB(NextSymbol):
         return *super().metric_names, "perplexity"
 
     def missing_data(self) -> str | None:
-        return missing_file(PTB_WORD_FILES.values(), self.data_root)
+        return missing_file(corpora.PTB_WORD_FILES.values(), self.data_root)
 
-    def _read(self) -> Corpus:
-        return read_ptb_words(self.data_root)
+    def _read(self) -> corpora.Corpus:
+        return corpora.read_ptb_words(self.data_root)
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -423,10 +412,10 @@ class Enwik8(NextSymbol):
         return cls(window=200, cut="random", validation_streams=10, test_streams=1)
 
     def missing_data(self) -> str | None:
-        return missing_file([(ENWIK8, ENWIK8_ZIP)], self.data_root)
+        return missing_file([(corpora.ENWIK8, corpora.ENWIK8_ZIP)], self.data_root)
 
-    def _read(self) -> Corpus:
-        return open_enwik8(self.data_root, self.length)
+    def _read(self) -> corpora.Corpus:
+        return corpora.open_enwik8(self.data_root, self.length)
 
     def _text_length(self, split: str) -> int:
         train = self.length * 9 // 10
@@ -501,13 +490,15 @@ class Text(NextSymbol):
 
     def missing_data(self) -> str | None:
         if self.path is None:
-            return missing_file([TINY_SHAKESPEARE], self.data_root)
+            return missing_file([corpora.TINY_SHAKESPEARE], self.data_root)
         if not Path(self.path).expanduser().is_file():
             return str(self.path)
         return None
 
-    def _read(self) -> Corpus:
-        return split_text(read_text(self.path, self.data_root), self.unit, self.held_out)
+    def _read(self) -> corpora.Corpus:
+        return corpora.split_text(
+            corpora.read_text(self.path, self.data_root), self.unit, self.held_out
+        )
 
 
 def random_windows(length: int, window: int, seed: int, number: int) -> NDArray[np.int64]:

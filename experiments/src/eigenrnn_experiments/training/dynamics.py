@@ -102,7 +102,7 @@ class Dynamics(Callback):
             if not np.isfinite(W).all():
                 return {}  # the training loop raises the error
             eigenvalues = np.linalg.eigvals(W)
-            spectra[name] = _pairs(eigenvalues)
+            spectra[name] = [[_rounded(z.real), _rounded(z.imag)] for z in eigenvalues.tolist()]
             errors[name] = _rounded(orthogonality_error(each.W))
             departures[name] = _rounded(_departure(W, eigenvalues))
             gamma = _schur_moduli(each.constraint)
@@ -207,10 +207,6 @@ def _schur_moduli(constraint: Constraint | None) -> Tensor | None:
 def _range(gamma: Tensor) -> dict[str, float]:
     numbers = {"mean": gamma.mean(), "min": gamma.min(), "max": gamma.max()}
     return {name: _rounded(float(number)) for name, number in numbers.items()}
-
-
-def _pairs(eigenvalues: NDArray[Any]) -> list[list[float]]:
-    return [[_rounded(z.real), _rounded(z.imag)] for z in eigenvalues.tolist()]
 
 
 def _rounded(number: float) -> float:

@@ -151,31 +151,21 @@ def _is_finished(saved: Mapping[str, Any], run: Run, path: Path, steps: int) -> 
     with checkpoint_errors(path):
         stored = saved["fingerprint"]
         state = TrainingState.from_checkpoint(saved["state"])
-    _check_fingerprint(stored, run.fingerprint)
+    known = run.fingerprint["settings"]
+    # settings that did not exist when the checkpoint was written must have their default
+    defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
+    if isinstance(stored.get("settings"), dict):
+        stored = {**stored, "settings": defaults | stored["settings"]}
+    changed = differences(stored, run.fingerprint)
+    if changed:
+        raise ValueError(
+            f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
+        )
     if steps < state.step:
         raise ValueError(
             f"expected steps >= {state.step}, as many as the run has taken, got {steps}"
         )
     return steps == state.step or state.ended
-
-
-def _check_fingerprint(stored: Mapping[str, Any], current: Mapping[str, Any]) -> None:
-    """Check that a run to resume has the model, task and settings of its checkpoint.
-
-    Settings that did not exist when the checkpoint was written must have their default.
-
-    Raises:
-        ValueError: If anything differs; the message lists what.
-    """
-    known = current["settings"]
-    defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
-    if isinstance(stored.get("settings"), dict):
-        stored = {**stored, "settings": defaults | stored["settings"]}
-    changed = differences(stored, current)
-    if changed:
-        raise ValueError(
-            f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
-        )
 
 
 _CPU_INFO = Path("/proc/cpuinfo")  # Linux, where `platform.processor` returns nothing

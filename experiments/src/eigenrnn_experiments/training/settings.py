@@ -2,9 +2,9 @@
 
 import math
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, get_args
+from typing import Any, Literal, NamedTuple
 
-from eigenrnn_experiments.tasks.base import Task
+from eigenrnn_experiments.tasks.base import Task, check_choices
 
 __all__ = [
     "IGNORED_SETTINGS",
@@ -148,8 +148,42 @@ class Settings:
                 f"expected steps or epochs{got}; say how long to train, such as steps=1000 "
                 "(on the command line: --steps 1000)"
             )
-        self._check_choices()
-        self._check_ranges()
+        kinds: dict[str, Any] = {
+            "optimiser": OptimiserName,
+            "lr_schedule": Schedule,
+            "precision": Precision,
+            "accelerator": Accelerator,
+        }
+        if self.optimiser_recurrent is not None:
+            kinds["optimiser_recurrent"] = OptimiserName
+        if isinstance(self.lr_decay_at, str):
+            kinds["lr_decay_at"] = Literal["epoch", "plateau"]
+        check_choices(self, **kinds)
+        for name in ("lr_recurrent_of", "weight_decay_of"):
+            if isinstance(getattr(self, name), str):
+                raise ValueError(f"expected {name} as a tuple, got {getattr(self, name)!r}")
+        counts = "steps epochs batch_size eval_every eval_batch_size log_every checkpoint_every"
+        for name in (*counts.split(), "average_after", "patience"):
+            number = getattr(self, name)
+            if number is not None and (not isinstance(number, int) or number < 1):
+                raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")
+        if self.warmup_steps < 0 or self.warmup_steps % 1:  # unlike the counts above, it may be 0
+            raise ValueError(
+                f"expected warmup_steps to be a whole number >= 0, got {self.warmup_steps!r}"
+            )
+        rates = ("lr", "lr_recurrent", "weight_decay", "seed")
+        penalties = ("rate_penalty", "weight_penalty")
+        for name in (*rates, *penalties, "clip_norm", "clip_value", "stop_below"):
+            number = getattr(self, name)
+            if number is not None and not 0 <= number < math.inf:
+                raise ValueError(f"expected a finite {name} >= 0, got {number}")
+        for name in ("clip_norm", "clip_value"):
+            if getattr(self, name) == 0:
+                raise ValueError(f"expected {name} > 0, or None to disable clipping, got 0")
+        if not 0 < self.lr_decay <= 1:
+            raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
+        if self.alpha is not None and not 0 <= self.alpha < 1:
+            raise ValueError(f"expected 0 <= alpha < 1, got {self.alpha}")
         recurrent_optimiser, _ = self.recurrent
         has_alpha = {"rmsprop", "rmsprop_tf1"} & {self.optimiser, recurrent_optimiser}
         if self.alpha is not None and not has_alpha:
@@ -184,46 +218,3 @@ class Settings:
             )
         eval_every = self.eval_every or per_epoch or 100
         return Pace(steps, per_epoch, eval_every, self.checkpoint_every or eval_every)
-
-    def _check_choices(self) -> None:
-        kinds: dict[str, Any] = {
-            "optimiser": OptimiserName,
-            "lr_schedule": Schedule,
-            "precision": Precision,
-            "accelerator": Accelerator,
-        }
-        if self.optimiser_recurrent is not None:
-            kinds["optimiser_recurrent"] = OptimiserName
-        if isinstance(self.lr_decay_at, str):
-            kinds["lr_decay_at"] = Literal["epoch", "plateau"]
-        for name, kind in kinds.items():
-            if getattr(self, name) not in get_args(kind):
-                allowed = " or ".join(map(repr, get_args(kind)))
-                raise ValueError(f"expected {name} to be {allowed}, got {getattr(self, name)!r}")
-        for name in ("lr_recurrent_of", "weight_decay_of"):
-            if isinstance(getattr(self, name), str):
-                raise ValueError(f"expected {name} as a tuple, got {getattr(self, name)!r}")
-
-    def _check_ranges(self) -> None:
-        counts = "steps epochs batch_size eval_every eval_batch_size log_every checkpoint_every"
-        for name in (*counts.split(), "average_after", "patience"):
-            number = getattr(self, name)
-            if number is not None and (not isinstance(number, int) or number < 1):
-                raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")
-        if self.warmup_steps < 0 or self.warmup_steps % 1:  # unlike the counts above, it may be 0
-            raise ValueError(
-                f"expected warmup_steps to be a whole number >= 0, got {self.warmup_steps!r}"
-            )
-        rates = ("lr", "lr_recurrent", "weight_decay", "seed")
-        penalties = ("rate_penalty", "weight_penalty")
-        for name in (*rates, *penalties, "clip_norm", "clip_value", "stop_below"):
-            number = getattr(self, name)
-            if number is not None and not 0 <= number < math.inf:
-                raise ValueError(f"expected a finite {name} >= 0, got {number}")
-        for name in ("clip_norm", "clip_value"):
-            if getattr(self, name) == 0:
-                raise ValueError(f"expected {name} > 0, or None to disable clipping, got 0")
-        if not 0 < self.lr_decay <= 1:
-            raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
-        if self.alpha is not None and not 0 <= self.alpha < 1:
-            raise ValueError(f"expected 0 <= alpha < 1, got {self.alpha}")

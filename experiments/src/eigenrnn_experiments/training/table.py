@@ -75,11 +75,12 @@ def table_of(records: Iterable[Run], folders: Sequence[Path] | None = None) -> p
         folders: The folder of each; None if they are from an archive.
     """
     rows: list[dict[str, Any]] = []
-    objects: dict[str, list[Any]] = {
-        "reduced": [],
-        "varied": [],
-        "numbers": [],
-    }  # which stay whole
+    records = list(records)
+    objects: dict[str, list[Any]] = {  # which stay whole
+        "reduced": [run.key.reduced for run in records],
+        "varied": [run.key.varied for run in records],
+        "numbers": [run.numbers or {} for run in records],
+    }
     if folders is not None:
         objects["folder"] = list(folders)
     for run in records:
@@ -88,10 +89,6 @@ def table_of(records: Iterable[Run], folders: Sequence[Path] | None = None) -> p
         for name in (*_LEFT_OUT, "numbers"):
             del content[name]
         rows.append({**key, **content, "deciding": run.deciding})
-        del key["varied"]
-        objects["reduced"].append(run.key.reduced)
-        objects["varied"].append(run.key.varied)
-        objects["numbers"].append(run.numbers or {})
     table = pd.json_normalize(rows, sep="_")
     table = table.reindex(columns=list(dict.fromkeys([*_ALWAYS, *table.columns])))
     for name, values in objects.items():

@@ -5,7 +5,7 @@ from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, overload
+from typing import TYPE_CHECKING, Any, TypeAlias
 
 import numpy as np
 import torch
@@ -327,7 +327,7 @@ class TrainStep:
             "model": self.model.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self._optimisers],
             "precision": self._precision.state_dict(),
-            "hidden_state": self._objective.hidden_state,
+            "hidden_state": self._objective.hidden_states[True],
             "average": self.average.state_dict(),
         }
 
@@ -342,7 +342,7 @@ class TrainStep:
         for optimiser, its_state in zip(self._optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(its_state)
         self._precision.load_state_dict(state["precision"])
-        self._objective.hidden_state = _changed(
+        self._objective.hidden_states[True] = _changed(
             state["hidden_state"], lambda part: part.to(self.fabric.device)
         )
         self.average.load_state_dict(state["average"])
@@ -410,17 +410,9 @@ class Objective(nn.Module):
             # its inputs are the states; a head with a hook is not fused into the recurrence
             model.head.register_forward_pre_hook(self._keep_states)
         self.dtype = _TRUE_DTYPES.get(precision)
-        # by `self.training`: an evaluation must not overwrite the state of training
-        self._hidden_states: dict[bool, HiddenState] = {True: None, False: None}
-
-    @property
-    def hidden_state(self) -> HiddenState:
-        """The initial state of the next training batch; None for a zero or learned state."""
-        return self._hidden_states[True]
-
-    @hidden_state.setter
-    def hidden_state(self, state: HiddenState) -> None:
-        self._hidden_states[True] = state
+        # the initial state of the next batch, None for a zero or learned one; by `self.training`,
+        # because an evaluation must not overwrite the state of training
+        self.hidden_states: dict[bool, HiddenState] = {True: None, False: None}
 
     def forward(self, batch: Callable[[], Batch]) -> tuple[Tensor, Tensor]:
         """Return the loss and, separately, the penalty of the constraints.
@@ -474,10 +466,10 @@ class Objective(nn.Module):
             return self.model(inputs, batch.lengths)
         state: HiddenState = None
         if batch.carry:
-            state = self._hidden_states[self.training]
+            state = self.hidden_states[self.training]
         model: Any = self.model
         outputs, last_state = model.advance(inputs, state)
-        self._hidden_states[self.training] = _changed(last_state, torch.Tensor.detach)
+        self.hidden_states[self.training] = _changed(last_state, torch.Tensor.detach)
         return outputs
 
 
@@ -512,12 +504,10 @@ def _norm(parameter: Tensor) -> Tensor:
     dtype = torch.float64
     if parameter.device.type == "mps":  # Apple's GPUs have no float64
         dtype = torch.float32
-    gradient = parameter.grad
-    if gradient is None:
+    if parameter.grad is None:
         return torch.zeros((), device=parameter.device, dtype=dtype)
-    if gradient.is_complex():  # torch takes no real dtype for complex numbers
-        gradient = torch.view_as_real(gradient)
-    return torch.linalg.vector_norm(gradient, dtype=dtype)
+    # torch takes no real dtype for complex numbers
+    return torch.linalg.vector_norm(_real(parameter.grad), dtype=dtype)
 
 
 def _changed(state: HiddenState, change: Callable[[Tensor], Tensor]) -> HiddenState:
@@ -573,12 +563,8 @@ class RMSpropTF1(Optimizer):
         defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay}
         super().__init__(params, defaults)
 
-    @overload
-    def step(self, closure: None = None) -> None: ...
-    @overload
-    def step(self, closure: Callable[[], float]) -> float: ...
     @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> float | None:
+    def step(self, closure: Callable[[], float] | None = None) -> Any:
         """Take one step along the gradients.
 
         Args:
@@ -717,17 +703,11 @@ def lr_factor(
             factor *= 1 - progress
         case "cosine":
             factor *= (1 + math.cos(math.pi * progress)) / 2
-    return factor * settings.lr_decay ** _decays(settings, step, per_epoch, plateaus)
-
-
-def _decays(settings: Settings, step: int, per_epoch: int | None, plateaus: int) -> int:
-    """Count the decays of the learning rates before a step."""
-    when: Literal["epoch", "plateau"] | tuple[int, ...] = settings.lr_decay_at
-    if when == "plateau":
-        return plateaus
-    epochs = 0
+    decays = 0
     if per_epoch:
-        epochs = (step - 1) // per_epoch
-    if when == "epoch":
-        return epochs
-    return bisect_right(when, epochs)
+        decays = (step - 1) // per_epoch
+    if settings.lr_decay_at == "plateau":
+        decays = plateaus
+    elif settings.lr_decay_at != "epoch":  # but after these numbers of epochs
+        decays = bisect_right(settings.lr_decay_at, decays)
+    return factor * settings.lr_decay**decays

@@ -15,15 +15,7 @@ from rich.progress import track
 
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.console import plain_console
-from eigenrnn_experiments.data.car_racing import (
-    ACTIONS,
-    ENCODED,
-    FRAME,
-    ROLLOUT,
-    Z_SIZE,
-    read_rollout,
-    split_slices,
-)
+from eigenrnn_experiments.data import car_racing
 from eigenrnn_experiments.files import read_json, write_atomically, write_json
 from eigenrnn_experiments.tasks.base import check_at_least
 
@@ -55,9 +47,9 @@ def sample_actions(seed: int, number: int, steps: int) -> NDArray[np.float32]:  
     """
     generator = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(number, 0)))
     scale = generator.uniform(0, _LARGEST_SCALE)
-    W = generator.standard_cauchy((ACTIONS, Z_SIZE)) * scale
-    b = generator.standard_cauchy(ACTIONS) * scale
-    noise = generator.standard_normal((steps, Z_SIZE))
+    W = generator.standard_cauchy((car_racing.ACTIONS, car_racing.Z_SIZE)) * scale
+    b = generator.standard_cauchy(car_racing.ACTIONS) * scale
+    noise = generator.standard_normal((steps, car_racing.Z_SIZE))
     # without BLAS, whose order of summation depends on the machine
     u = np.tanh(np.einsum("sz,az->sa", noise, W, optimize=False) + b)
     steering, gas, brake = u.T
@@ -74,7 +66,7 @@ def record_drive(seed: int, number: int, steps: int) -> NDArray[Any]:  # (S,), R
         number: The number of the drive; the track and the actions are functions of both.
         steps: The number of steps.
     """
-    rollout = np.zeros(steps, ROLLOUT)
+    rollout = np.zeros(steps, car_racing.ROLLOUT)
     rollout["action"] = sample_actions(seed, number, steps)
     import gymnasium
 
@@ -96,7 +88,7 @@ def preprocess_frame(
     from PIL import Image
 
     visible = Image.fromarray(observation[:_VISIBLE_ROWS])
-    scaled = visible.resize((FRAME[1], FRAME[0]), Image.Resampling.BILINEAR)
+    scaled = visible.resize((car_racing.FRAME[1], car_racing.FRAME[0]), Image.Resampling.BILINEAR)
     return 255 - np.asarray(scaled)
 
 
@@ -131,7 +123,7 @@ class Collection:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        split_slices(self.rollouts)
+        car_racing.split_slices(self.rollouts)
         check_at_least(self, 2, "steps")
         check_at_least(self, 0, "seed")
 
@@ -147,7 +139,7 @@ class Collection:
     @property
     def encoded(self) -> Path:
         """The data file of the task."""
-        return Path(self.folder) / ENCODED
+        return Path(self.folder) / car_racing.ENCODED
 
     def read(self, number: int) -> Any:
         """Memory-map a drive.
@@ -155,7 +147,7 @@ class Collection:
         Raises:
             ValueError: If the file is truncated or not a drive.
         """
-        return read_rollout(self.path(number), self.steps)
+        return car_racing.read_rollout(self.path(number), self.steps)
 
     def record(self, processes: int | None = None) -> None:
         """Record the missing drives; after an interruption another call records the rest.

@@ -1,22 +1,17 @@
 """The recipes of Mucllari, Zadorozhnyy, Pospisil, Nguyen and Ye, 2022 (NC-GRU)."""
 
 from eigenrnn_experiments.recipes.nc_gru import (
-    ablations,
-    adding,
-    copying,
-    denoise,
     parenthesis,
     penn_treebank,
+    synthetic,
 )
 
 __all__ = ["RECIPES"]
 
 RECIPES = (
     *parenthesis.RECIPES,
-    *denoise.RECIPES,
-    *adding.RECIPES,
-    *copying.RECIPES,
+    *synthetic.RECIPES,
     *penn_treebank.RECIPES,
-    *ablations.RECIPES,
+    *parenthesis.ABLATIONS,
 )
 """Six tables and eight figures."""

@@ -1,4 +1,4 @@
-"""The parenthesis task, counting unmatched brackets: table 1, and figure 1 of the same runs."""
+"""The parenthesis task, counting unmatched brackets: table 1 and figures 1, 5, 7 and 8."""
 
 import math
 from dataclasses import replace
@@ -9,31 +9,18 @@ from torch import Generator, Tensor, nn
 from eigenrnn.constraints import NeumannCayley
 from eigenrnn.init import zeros_
 from eigenrnn.linalg import skew
-from eigenrnn_experiments.recipes.nc_gru.paper import (
-    CURVES,
-    SOURCE,
-    goru,
-    gru,
-    nc_gru,
-)
+from eigenrnn_experiments.recipes.nc_gru.paper import CURVES, SOURCE, goru, gru, nc_gru, with_order
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported
-from eigenrnn_experiments.recipes.scornn.paper import lstm, scornn
+from eigenrnn_experiments.recipes.panels import Curves
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.reproduce import Trained
+from eigenrnn_experiments.recipes.scornn import lstm, scornn
 from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Parenthesis
 from eigenrnn_experiments.training import Callback, Settings
 from eigenrnn_experiments.training.callbacks import Measurements
 
-__all__ = [
-    "DEPARTURES",
-    "GATES_NOTE",
-    "LENGTH_100",
-    "NC_GRU_ONE",
-    "NC_GRU_ONE_RELEASED",
-    "RECIPES",
-    "TABLE_1",
-    "NeumannNormCallback",
-]
+__all__ = ["ABLATIONS", "RECIPES", "NeumannNormCallback"]
 
 
 @torch.no_grad()
@@ -103,10 +90,9 @@ def _norm(
 
 _LSTM = lstm(42, parameters=9_342)
 _GRU = gru(50, parameters=9_618)
-_GRU_100 = gru(100, parameters=34_218)
 _SCORNN = scornn(110, parameters=8_873, negative=20)
 _GORU = goru(64, parameters=11_024, weight_decay_of=("head.weight", "reset_gate", "update_gate"))
-NC_GRU_ONE = nc_gru("U_c", 56, parameters=10_182, negative=40, reset_every=50)
+_NC_GRU_ONE = nc_gru("U_c", 56, parameters=10_182, negative=40, reset_every=50)
 _NC_GRU_TWO = nc_gru(
     "U_c,U_r",
     56,
@@ -115,10 +101,10 @@ _NC_GRU_TWO = nc_gru(
     reset_every=50,
     settings={"weight_decay_of": ("head.weight", "update_gate")},
 )
-NC_GRU_ONE_RELEASED = released(NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
+_NC_GRU_ONE_RELEASED = released(_NC_GRU_ONE, "tensorflow", 1e-3, reset_every=49)
 _NC_GRU_TWO_RELEASED = released(_NC_GRU_TWO, "tensorflow", 1e-3, reset_every=49)
 
-LENGTH_100 = Setup(
+_LENGTH_100 = Setup(
     task=Parenthesis.nc_gru(100),
     settings=Settings(
         steps=20_000,
@@ -146,12 +132,12 @@ LENGTH_100 = Setup(
     quick_task=replace(Parenthesis.nc_gru(100), length=20, test_examples=100),
 )
 _LENGTH_200 = replace(
-    LENGTH_100.reported_as(place="table 1 and figure 1b"),
+    _LENGTH_100.reported_as(place="table 1 and figure 1b"),
     task=Parenthesis.nc_gru(200),
     suffix="T=200",
 )
 
-DEPARTURES = (
+_DEPARTURES = (
     "task and squared error are those of the released code: 3 types of brackets and one other "
     "token, not the 10 pairs of the text; the code also gives the 20,000 steps (200 epochs), the "
     "initialisation of the head and the weight decay",
@@ -159,7 +145,7 @@ DEPARTURES = (
     "GRU, 60 for GORU, and RMSprop for scoRNN's input and output",
 )
 
-GATES_NOTE = (
+_GATES_NOTE = (
     "no number is printed; networks with one or two orthogonal matrices end below that with three"
 )
 _FEWER_UNITS = "the printed number is beside 100 units, the size in the script of this length"
@@ -168,45 +154,116 @@ _NORM_NOTE = (
     "norm.csv, and we list the loss of its run"
 )
 
-TABLE_1 = Recipe(
+_TABLE_1 = Recipe(
     name="nc_gru/table1",
     summary="Counting brackets over 100 and 200 steps: smallest mean training loss.",
     rows=(
-        LENGTH_100.row(_LSTM, 0.62e-3),
-        LENGTH_100.row(_GRU, 29.94e-3),
-        LENGTH_100.row(_SCORNN, 24.85e-3),
-        LENGTH_100.row(_GORU, 1.199e-3),
-        replace(LENGTH_100, callback_factory=NeumannNormCallback)
-        .row(NC_GRU_ONE, 0.286e-3)
-        .also_reported(place="figure 7", value=None, note=GATES_NOTE)
+        _LENGTH_100.row(_LSTM, 0.62e-3),
+        _LENGTH_100.row(_GRU, 29.94e-3),
+        _LENGTH_100.row(_SCORNN, 24.85e-3),
+        _LENGTH_100.row(_GORU, 1.199e-3),
+        replace(_LENGTH_100, callback_factory=NeumannNormCallback)
+        .row(_NC_GRU_ONE, 0.286e-3)
+        .also_reported(place="figure 7", value=None, note=_GATES_NOTE)
         .also_reported(place="figure 8", value=None, note=_NORM_NOTE),
-        LENGTH_100.row(_NC_GRU_TWO, 0.149e-3).also_reported(
-            place="figure 7", value=None, note=GATES_NOTE
+        _LENGTH_100.row(_NC_GRU_TWO, 0.149e-3).also_reported(
+            place="figure 7", value=None, note=_GATES_NOTE
         ),
-        LENGTH_100.row(NC_GRU_ONE_RELEASED, place="table 1", note=AS_RELEASED),
-        LENGTH_100.row(_NC_GRU_TWO_RELEASED, place="table 1", note=AS_RELEASED),
+        _LENGTH_100.row(_NC_GRU_ONE_RELEASED, place="table 1", note=AS_RELEASED),
+        _LENGTH_100.row(_NC_GRU_TWO_RELEASED, place="table 1", note=AS_RELEASED),
         _LENGTH_200.row(_LSTM, 6.93e-3),
-        _LENGTH_200.row(_GRU_100, 1.526e-3),
+        _LENGTH_200.row(gru(100, parameters=34_218), 1.526e-3),
         _LENGTH_200.row(_GRU, place="beside table 1", note=_FEWER_UNITS),
         _LENGTH_200.row(_SCORNN, 18.957e-3),
         _LENGTH_200.row(_GORU, 1.66e-3),
-        _LENGTH_200.row(NC_GRU_ONE, 0.227e-3),
+        _LENGTH_200.row(_NC_GRU_ONE, 0.227e-3),
         _LENGTH_200.row(_NC_GRU_TWO, 0.167e-3),
-        _LENGTH_200.row(NC_GRU_ONE_RELEASED, place="table 1", note=AS_RELEASED),
+        _LENGTH_200.row(_NC_GRU_ONE_RELEASED, place="table 1", note=AS_RELEASED),
         _LENGTH_200.row(_NC_GRU_TWO_RELEASED, place="table 1", note=AS_RELEASED),
     ),
     source=f"{SOURCE}, section 4.1 and table 1",
-    departures=DEPARTURES,
+    departures=_DEPARTURES,
 )
 
+# ablations: figures 5, 7 and 8
+
+_LABEL = "NC-GRU(U_c) 56 T=100"
+
+
+def _draw_norms(trained: Trained) -> Curves:
+    run = trained[_LABEL][0]
+    steps, norms = run.files.read_column("neumann_norm")
+    series = {_LABEL: norms, "1, below which the series converges": [1.0] * len(steps)}
+    return Curves(
+        steps, series, x_name="step of training", y_name="2-norm of (I + A)⁻¹ δA", log=True
+    )
+
+
+# the update gate, too, has an orthogonal matrix
+_NC_GRU_THREE = nc_gru("U_r,U_u,U_c", 56, parameters=6_990, negative=40, reset_every=50)
+
+_INVERSE = _LENGTH_100.reported_as(
+    place="figure 5",
+    note="no number is printed; order 2 ends slightly below orders 1 and 3, the inverse well "
+    "above them",
+)
+_LENGTH = "the paper does not state T; we take 100"
+_ORDERS = (None, 1, 2, 3)
+
 RECIPES = (
-    TABLE_1,
+    _TABLE_1,
     Recipe(
         name="nc_gru/fig1",
         summary="Counting brackets over 100 and 200 steps: training loss over 20,000 steps.",
-        rows=TABLE_1.rows_at("table 1 and figure 1a", "table 1 and figure 1b"),
+        rows=_TABLE_1.rows_at("table 1 and figure 1a", "table 1 and figure 1b"),
         source=f"{SOURCE}, section 4.1 and figure 1",
-        departures=(*DEPARTURES, CURVES),
+        departures=(*_DEPARTURES, CURVES),
     ),
 )
 """A table and the figure of its runs."""
+
+ABLATIONS = (
+    Recipe(
+        name="nc_gru/fig5",
+        summary="Counting brackets: the exact inverse and Neumann series of order 1, 2 and 3.",
+        rows=(
+            *[_INVERSE.row(with_order(_NC_GRU_ONE, order)) for order in _ORDERS],
+            *[_INVERSE.row(with_order(_NC_GRU_ONE_RELEASED, order)) for order in _ORDERS],
+        ),
+        source=f"{SOURCE}, section 5.1 and figure 5",
+        departures=(
+            *_DEPARTURES,
+            _LENGTH,
+            "the paper solves for the inverse by least squares",
+        ),
+    ),
+    Recipe(
+        name="nc_gru/fig7",
+        summary="Counting brackets: NC-GRU with one, two and three orthogonal matrices.",
+        rows=(
+            *_TABLE_1.rows_at("figure 7"),
+            _LENGTH_100.row(_NC_GRU_THREE, place="figure 7", note=_GATES_NOTE),
+        ),
+        source=f"{SOURCE}, section 5.2 and figure 7",
+        departures=(
+            *_DEPARTURES,
+            "the paper does not state the task; we take counting brackets with T=100",
+        ),
+    ),
+    Recipe(
+        name="nc_gru/fig8",
+        summary="Counting brackets: the norm of the terms of the Neumann series during training.",
+        rows=_TABLE_1.rows_at("figure 8"),
+        source=f"{SOURCE}, section 5.3 and figure 8",
+        departures=(*_DEPARTURES, _LENGTH),
+        panels=(
+            Panel(
+                "norm",
+                "The norm of the terms of the series",
+                draw=_draw_norms,
+                required_rows=(_LABEL,),
+            ),
+        ),
+    ),
+)
+"""Three figures; figure 6 is in `penn_treebank`."""

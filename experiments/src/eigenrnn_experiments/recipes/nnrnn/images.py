@@ -45,9 +45,6 @@ _COPYING_NNRNN = nnrnn(
 _copying_exprnn = partial(
     exprnn, matrix_init="henaff", weight_ih=glorot_normal_, lr=1e-3, lr_recurrent=1e-4
 )
-_COPYING_EXPRNN_128 = _copying_exprnn(128, parameters=10_697)
-_COPYING_EXPRNN_176 = _copying_exprnn(176, parameters=18_929)
-_COPYING_LSTM_128 = lstm(128, parameters=72_841, lr=5e-4)
 _COPYING_LSTM_63 = lstm(63, parameters=19_476, lr=1e-3)
 _COPYING_RNN_ORTH = Network(
     "RNN-orth 128",
@@ -61,8 +58,6 @@ _COPYING_RNN_ORTH = Network(
 _copying_eurnn = partial(
     eurnn, capacity=43, lr=1e-3, lr_recurrent=1e-4, alpha=0.5, departures=(_RATE_OF_ANGLES,)
 )
-_COPYING_EURNN_128 = _copying_eurnn(128, parameters=9_439)
-_COPYING_EURNN_256 = _copying_eurnn(256, parameters=18_911)
 _COPYING_RNN = rnn(128, parameters=19_081, weight_ih=glorot_normal_, lr=1e-3, alpha=0.9)
 
 _COPYING = Setup(
@@ -91,10 +86,6 @@ _PIXELS_NNRNN = nnrnn(
 _pixels_exprnn = partial(
     exprnn, matrix_init="cayley", weight_ih=kaiming_normal_, lr=5e-4, lr_recurrent=5e-5
 )
-_PIXELS_EXPRNN_512 = _pixels_exprnn(512, parameters=136_970)
-_PIXELS_EXPRNN_722 = _pixels_exprnn(722, parameters=268_955)
-_PIXELS_LSTM_512 = lstm(512, parameters=1_059_850, lr=5e-4, alpha=0.9)
-_PIXELS_LSTM_257 = lstm(257, parameters=269_860, lr=5e-4, alpha=0.9)
 _PIXELS_RNN_ORTH = Network(
     "RNN-orth 512",
     RNNOrth,
@@ -104,8 +95,6 @@ _PIXELS_RNN_ORTH = Network(
     settings={"lr": 5e-5},
 )
 _pixels_eurnn = partial(eurnn, capacity=249, lr=1e-4, lr_recurrent=1e-4, alpha=0.9)
-_PIXELS_EURNN_512 = _pixels_eurnn(512, parameters=134_418)
-_PIXELS_EURNN_1024 = _pixels_eurnn(1024, parameters=269_074)
 _PIXELS_RNN = rnn(512, parameters=268_810, weight_ih=kaiming_normal_, lr=1e-4, alpha=0.9)
 
 _MNIST = PixelMNIST(permuted=True, split="nnrnn", shuffle=False)
@@ -137,10 +126,10 @@ FIGURE_2 = Recipe(
     summary="Copying (T=200) and permuted MNIST, networks with the same number of units.",
     rows=(
         _COPYING.row(_COPYING_NNRNN, at_most=0.02, note=_SOLVED, place=_BOTH_LEFT),
-        _COPYING.row(_COPYING_EXPRNN_128, at_most=0.02, note=_SOLVED),
-        _COPYING.row(_COPYING_LSTM_128, 0.095, note=_STUCK, reading=0.005),
+        _COPYING.row(_copying_exprnn(128, parameters=10_697), at_most=0.02, note=_SOLVED),
+        _COPYING.row(lstm(128, parameters=72_841, lr=5e-4), 0.095, note=_STUCK, reading=0.005),
         _COPYING.row(_COPYING_RNN_ORTH, at_most=0.02, note=_SOLVED, place=_BOTH_LEFT),
-        _COPYING.row(_COPYING_EURNN_128, at_most=0.02, note=_SOLVED),
+        _COPYING.row(_copying_eurnn(128, parameters=9_439), at_most=0.02, note=_SOLVED),
         _COPYING.row(_COPYING_RNN, 0.095, note=_STUCK, reading=0.005, place=_BOTH_LEFT),
         replace(_PIXELS, score=schur_scores)
         .row(_PIXELS_NNRNN, 0.945, place=_BOTH_RIGHT)
@@ -152,15 +141,15 @@ FIGURE_2 = Recipe(
             note=FIGURE_NOTE,
             reading=None,
         ),
-        _PIXELS.row(_PIXELS_EXPRNN_512, 0.96),
-        _PIXELS.row(_PIXELS_LSTM_512, 0.905),
+        _PIXELS.row(_pixels_exprnn(512, parameters=136_970), 0.96),
+        _PIXELS.row(lstm(512, parameters=1_059_850, lr=5e-4, alpha=0.9), 0.905),
         _PIXELS.row(
             _PIXELS_RNN_ORTH,
             0.9475,
             note="read off the figure at epoch 70: 0.945 to 0.95",
             place=_BOTH_RIGHT,
         ),
-        _PIXELS.row(_PIXELS_EURNN_512, 0.915),
+        _PIXELS.row(_pixels_eurnn(512, parameters=134_418), 0.915),
         _PIXELS.row(
             _PIXELS_RNN,
             0.70,
@@ -176,13 +165,13 @@ _FIGURE_4 = Recipe(
     summary="Copying (T=200) and permuted MNIST, networks with the same number of parameters.",
     rows=(
         *FIGURE_2.rows_at(_BOTH_LEFT),
-        _COPYING_FIGURE_4.row(_COPYING_EXPRNN_176, at_most=0.02, note=_SOLVED),
+        _COPYING_FIGURE_4.row(_copying_exprnn(176, parameters=18_929), at_most=0.02, note=_SOLVED),
         _COPYING_FIGURE_4.row(_COPYING_LSTM_63, 0.095, note=_STUCK, reading=0.005),
-        _COPYING_FIGURE_4.row(_COPYING_EURNN_256, at_most=0.02, note=_SOLVED),
+        _COPYING_FIGURE_4.row(_copying_eurnn(256, parameters=18_911), at_most=0.02, note=_SOLVED),
         *FIGURE_2.rows_at(_BOTH_RIGHT),
-        _PIXELS_FIGURE_4.row(_PIXELS_EXPRNN_722, 0.965),
-        _PIXELS_FIGURE_4.row(_PIXELS_LSTM_257, 0.89),
-        _PIXELS_FIGURE_4.row(_PIXELS_EURNN_1024, 0.92),
+        _PIXELS_FIGURE_4.row(_pixels_exprnn(722, parameters=268_955), 0.965),
+        _PIXELS_FIGURE_4.row(lstm(257, parameters=269_860, lr=5e-4, alpha=0.9), 0.89),
+        _PIXELS_FIGURE_4.row(_pixels_eurnn(1024, parameters=269_074), 0.92),
     ),
     source=f"{SOURCE}, appendix A, tables 2 and 3 and figure 4",
     seeds=(0, 1, 2),

@@ -170,9 +170,7 @@ TABLE_1 = Recipe(
         _with_accuracy(_LENGTH_150.row(_EXPRNN_1024, 1.51, error=0.005), 0.6751, error=0.0011),
         _with_accuracy(_LENGTH_300.row(_EXPRNN_1024, 1.55, error=0.001), 0.6689, error=0.00024),
         _with_accuracy(
-            replace(_LENGTH_150, score=schur_scores).row(
-                _NNRNN_150, 1.47, error=0.003, place=_BOTH
-            ),
+            _SCORED_150.row(_NNRNN_150, 1.47, error=0.003, place=_BOTH),
             0.6878,
             error=0.000006,
         )

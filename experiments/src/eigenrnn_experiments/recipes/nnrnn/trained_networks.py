@@ -1,6 +1,5 @@
 """Trained nnRNNs: their Schur form in figures 3 and 5, their gradients in figure 6."""
 
-from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 
 import numpy as np
@@ -10,22 +9,18 @@ from eigenrnn_experiments.recipes.nnrnn import images, penn_treebank
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE, schur_scores
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE, Curves
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.reproduce import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import Trained, TrainedRow
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 
 
-def _draw_schur_form(label: str) -> Callable[[Mapping[str, Sequence[TrainedRow]]], SchurStructure]:
-    """Return the function that draws the Schur form of the first run of a row."""
+def _schur_panel(name: str, caption: str, label: str) -> Panel:
+    """Return the panel of the Schur form of the first run of a row."""
 
-    def draw(trained: Mapping[str, Sequence[TrainedRow]]) -> SchurStructure:
+    def draw(trained: Trained) -> SchurStructure:
         return schur_structure(trained[label][0].model())
 
-    return draw
-
-
-def _schur_panel(name: str, caption: str, label: str) -> Panel:
-    return Panel(name, caption, draw=_draw_schur_form(label), required_rows=(label,))
+    return Panel(name, caption, draw=draw, required_rows=(label,))
 
 
 _COPYING = replace(
@@ -78,7 +73,7 @@ _NETWORKS = (
 _LABELS = tuple(row.label for row in _NETWORKS)
 
 
-def _draw_gradients_through_time(trained: Mapping[str, Sequence[TrainedRow]]) -> Curves:
+def _draw_gradients_through_time(trained: Trained) -> Curves:
     series = {label: _norms(runs[0]) for label, runs in trained.items()}
     length = max(map(len, series.values()))
     return Curves(
@@ -99,7 +94,7 @@ def _norms(run: TrainedRow) -> np.ndarray:
     return gradients.curves["l0"]
 
 
-def _draw_gradients_of_training(trained: Mapping[str, Sequence[TrainedRow]]) -> Curves:
+def _draw_gradients_of_training(trained: Trained) -> Curves:
     columns = {
         label: runs[0].files.read_column("train_grad_norm") for label, runs in trained.items()
     }

@@ -1,6 +1,5 @@
 """Transients and Fisher memory of triangular matrices: figure 1 and table 6."""
 
-from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from functools import partial
 
@@ -11,7 +10,7 @@ from eigenrnn.analysis import fisher_memory, transient_growth
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.reproduce import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import Trained
 
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]
 
@@ -53,7 +52,7 @@ def total_memory(alpha: float, beta: float, d: float) -> float:
     return fisher_memory(theta, first, _STEPS, noise_steps=_NOISE_STEPS).total
 
 
-def _trajectories(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
+def _trajectories(_: Trained) -> SideBySide:
     growths = {
         name: transient_growth(
             triangular(**entries),
@@ -83,7 +82,7 @@ def _trajectories(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
     return SideBySide([spread, size])
 
 
-def _memory(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
+def _memory(_: Trained) -> SideBySide:
     first = np.eye(_UNITS)[0]
     parts = [
         Curves(

@@ -1,6 +1,6 @@
 """Memory of chains and of normal matrices: figures 1 and 2."""
 
-from collections.abc import Mapping, Sequence
+from functools import partial
 
 import numpy as np
 from numpy.typing import NDArray
@@ -11,7 +11,7 @@ from eigenrnn.init import chain_, feedback_chain_, orthogonal_
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
 from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
-from eigenrnn_experiments.recipes.reproduce import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import Trained
 
 __all__ = ["RECIPES", "matrices"]
 
@@ -41,7 +41,7 @@ def matrices() -> dict[str, Tensor]:  # (N, N) each
     }
 
 
-def _memory(_: Mapping[str, Sequence[TrainedRow]]) -> Curves:
+def _memory(_: Trained) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: fisher_memory(W, _SOURCE_UNIT, _STEPS).curve for name, W in matrices().items()},
@@ -51,7 +51,7 @@ def _memory(_: Mapping[str, Sequence[TrainedRow]]) -> Curves:
     )
 
 
-def _amplification(_: Mapping[str, Sequence[TrainedRow]]) -> Curves:
+def _amplification(_: Trained) -> Curves:
     return Curves(
         np.arange(_STEPS),
         {name: _norms(W.numpy()) for name, W in matrices().items()},
@@ -70,23 +70,14 @@ def _norms(W: NDArray[np.float64]) -> NDArray[np.float64]:
     return np.where(norms > 0, norms, np.nan)
 
 
-def _decoding(_: Mapping[str, Sequence[TrainedRow]]) -> SideBySide:
+def _decoding(_: Trained) -> SideBySide:
     chosen = {name: W for name, W in matrices().items() if name in ("orthogonal", "chain")}
-    linear = Curves(
-        _DELAYS,
-        {name: _decoded(W, "identity", noise=0.1) for name, W in chosen.items()},
-        x_name="steps ago",
-        y_name="fraction of variance decoded",
-        title="linear, with noise",
+    linear = {name: _decoded(W, "identity", noise=0.1) for name, W in chosen.items()}
+    elu = {name: _decoded(W, "elu", noise=0.0) for name, W in chosen.items()}
+    curves = partial(Curves, _DELAYS, x_name="steps ago", y_name="fraction of variance decoded")
+    return SideBySide(
+        [curves(linear, title="linear, with noise"), curves(elu, title="ELU, without noise")]
     )
-    elu = Curves(
-        _DELAYS,
-        {name: _decoded(W, "elu", noise=0.0) for name, W in chosen.items()},
-        x_name="steps ago",
-        y_name="fraction of variance decoded",
-        title="ELU, without noise",
-    )
-    return SideBySide([linear, elu])
 
 
 def _decoded(W: Tensor, nonlinearity: str, *, noise: float) -> NDArray[np.float64]:

@@ -1,6 +1,6 @@
 """Chains hidden in trained recurrent weights: figures 5 and 6."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING
 
@@ -14,7 +14,7 @@ from eigenrnn_experiments.recipes.nonnormal import penn_treebank, toys
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
 from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
-from eigenrnn_experiments.recipes.reproduce import TrainedRow
+from eigenrnn_experiments.recipes.reproduce import Trained
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -105,18 +105,14 @@ def hidden_chain(layer: nn.Module) -> HiddenChain:
     return HiddenChain(differences, profiles, order, responses)
 
 
-def _draw_chain(label: str) -> Callable[[Mapping[str, Sequence[TrainedRow]]], HiddenChain]:
-    """Return the function that draws the chain in the first layer of a row's first run."""
+def _panel(name: str, caption: str, label: str) -> Panel:
+    """Return the panel of the chain in the first layer of a row's first run."""
 
-    def draw(trained: Mapping[str, Sequence[TrainedRow]]) -> HiddenChain:
+    def draw(trained: Trained) -> HiddenChain:
         layers = recurrent_layers(trained[label][0].model())
         return hidden_chain(next(iter(layers.values())))
 
-    return draw
-
-
-def _panel(name: str, caption: str, label: str) -> Panel:
-    return Panel(name, caption, draw=_draw_chain(label), required_rows=(label,))
+    return Panel(name, caption, draw=draw, required_rows=(label,))
 
 
 _GAIN = 1.0

@@ -94,7 +94,7 @@ class _Benchmark:
         )
         return replace(self.setup(reported), departures=(one_bias,))
 
-    def rnn(self, kind: Kind) -> Network:
+    def _rnn(self, kind: Kind) -> Network:
         """Return plain layers with an initialisation whose searched number is not stated."""
         parameters, _ = self.parameters
         return Network(
@@ -106,34 +106,42 @@ class _Benchmark:
             departures=(*self.departures, *_UNSTATED[kind]),
         )
 
-    def released_rnn(self, kind: Kind) -> Network:
-        """Return plain layers with the chain of the released code."""
-        rnn = self.rnn(kind)
-        return replace(
+    def rnn(self, kind: Kind, value: float, *, error: float) -> Row:
+        """Return a row of table 1."""
+        return self.setup_with_rnns(_TABLE_1).row(self._rnn(kind), value, error=error)
+
+    def released_rnn(self, kind: Kind, value: float, *, error: float) -> Row:
+        """Return a row of table 1 with the chain of the released code."""
+        rnn = self._rnn(kind)
+        released = replace(
             rnn,
             label=f"{rnn.label} as released",
             options={"kind": kind, "direction": "backward"},
             departures=(*rnn.departures, _RELEASED_DIRECTION),
         )
+        shared = self.setup_with_rnns(_TABLE_1)
+        return shared.row(
+            released, value, error=error, note="the paper does not state the direction"
+        )
 
-    def searched_rnn(self, kind: Kind) -> Network:
+    def _searched_rnn(self, kind: Kind) -> Network:
         """Return plain layers, searched over the number of their initialisation."""
         values = FINE_GAINS
         departures = self.departures
         if kind == "feedback_chain":
             values = FINE_BETAS
             departures = (*departures, _ALPHA_OF_CHAIN)
-        return replace(self.rnn(kind), grid=(init_axis(kind, values),), departures=departures)
+        return replace(self._rnn(kind), grid=(init_axis(kind, values),), departures=departures)
 
-    def searched_rows(self, reported: Reported) -> list[Row]:
-        """Return the searched networks, one for each initialisation."""
-        shared = self.setup_with_rnns(reported)
-        return [shared.row(self.searched_rnn(kind)) for kind in _UNSTATED]
+    def searched_rows(self) -> list[Row]:
+        """Return the rows of figure 4, one for each initialisation."""
+        shared = self.setup_with_rnns(_FIGURE_4)
+        return [shared.row(self._searched_rnn(kind)) for kind in _UNSTATED]
 
-    def lstm(self, kind: Kind) -> Network:
-        """Return LSTMs with an initialisation."""
+    def lstm(self, kind: Kind, value: float, *, error: float) -> Row:
+        """Return a row of table 4."""
         _, parameters = self.parameters
-        return Network(
+        network = Network(
             kind.replace("_", " "),
             InitLSTM,
             self.hidden_size,
@@ -141,6 +149,7 @@ class _Benchmark:
             options={"kind": kind},
             departures=self.departures,
         )
+        return self.setup(_TABLE_4).row(network, value, error=error)
 
 
 _ADAM = Settings(
@@ -232,35 +241,28 @@ _FIGURE_4 = Reported(
     note="the curves of the best of the 21 values print no number",
 )
 _TABLE_1 = Reported(None, "table 1", split="test", quantity="bits", rule="last")
-_RNN_WORDS = _WORDS.setup_with_rnns(_TABLE_1)
-_RNN_CHARACTERS = _CHARACTERS.setup_with_rnns(_TABLE_1)
-_RNN_ENWIK8 = _ENWIK8.setup_with_rnns(_TABLE_1)
-_NO_DIRECTION = "the paper does not state the direction"
 _MERITY = "Merity, Keskar and Socher, 2018"
 
 _TABLE_4 = Reported(None, "table 4", split="test", quantity="bits", rule="last")
-_LSTM_WORDS = _WORDS.setup(_TABLE_4)
-_LSTM_CHARACTERS = _CHARACTERS.setup(_TABLE_4)
-_LSTM_ENWIK8 = _ENWIK8.setup(_TABLE_4)
 
 TABLE_4 = Recipe(
     name="nonnormal/table4",
     summary="Language models of three LSTMs: test loss at the end of training.",
     rows=(
-        _LSTM_WORDS.row(_WORDS.lstm("ortho"), 5.937, error=0.002),
-        _LSTM_WORDS.row(_WORDS.lstm("chain"), 5.935, error=0.001),
-        _LSTM_WORDS.row(_WORDS.lstm("plain"), 5.949, error=0.007).also_reported(
+        _WORDS.lstm("ortho", 5.937, error=0.002),
+        _WORDS.lstm("chain", 5.935, error=0.001),
+        _WORDS.lstm("plain", 5.949, error=0.007).also_reported(
             place="figure 6", quantity="loss", value=None, error=None, note=FIGURE_NOTE
         ),
-        _LSTM_WORDS.row(_WORDS.lstm("mixed"), 5.944, error=0.004),
-        _LSTM_CHARACTERS.row(_CHARACTERS.lstm("ortho"), 1.230, error=0.001),
-        _LSTM_CHARACTERS.row(_CHARACTERS.lstm("chain"), 1.230, error=0.001),
-        _LSTM_CHARACTERS.row(_CHARACTERS.lstm("plain"), 1.245, error=0.001),
-        _LSTM_CHARACTERS.row(_CHARACTERS.lstm("mixed"), 1.227, error=0.000),
-        _LSTM_ENWIK8.row(_ENWIK8.lstm("ortho"), 1.583, error=0.001),
-        _LSTM_ENWIK8.row(_ENWIK8.lstm("chain"), 1.586, error=0.000),
-        _LSTM_ENWIK8.row(_ENWIK8.lstm("plain"), 1.584, error=0.002),
-        _LSTM_ENWIK8.row(_ENWIK8.lstm("mixed"), 1.577, error=0.001),
+        _WORDS.lstm("mixed", 5.944, error=0.004),
+        _CHARACTERS.lstm("ortho", 1.230, error=0.001),
+        _CHARACTERS.lstm("chain", 1.230, error=0.001),
+        _CHARACTERS.lstm("plain", 1.245, error=0.001),
+        _CHARACTERS.lstm("mixed", 1.227, error=0.000),
+        _ENWIK8.lstm("ortho", 1.583, error=0.001),
+        _ENWIK8.lstm("chain", 1.586, error=0.000),
+        _ENWIK8.lstm("plain", 1.584, error=0.002),
+        _ENWIK8.lstm("mixed", 1.577, error=0.001),
     ),
     source=f"{SOURCE}, table 4",
     seeds=_SEEDS,
@@ -277,9 +279,9 @@ RECIPES = (
         summary="Language models of three plain layers, searched over the gain of the "
         "initialisation: validation loss.",
         rows=(
-            *_WORDS.searched_rows(_FIGURE_4),
-            *_CHARACTERS.searched_rows(_FIGURE_4),
-            *_ENWIK8.searched_rows(_FIGURE_4),
+            *_WORDS.searched_rows(),
+            *_CHARACTERS.searched_rows(),
+            *_ENWIK8.searched_rows(),
         ),
         source=f"{SOURCE}, figure 4",
         seeds=_SEEDS,
@@ -289,35 +291,27 @@ RECIPES = (
         name="nonnormal/table1",
         summary="Language models of three plain layers: test loss at the end of training.",
         rows=(
-            _RNN_WORDS.row(_WORDS.rnn("identity"), 6.550, error=0.002),
-            _RNN_WORDS.row(_WORDS.rnn("ortho"), 6.557, error=0.002),
-            _RNN_WORDS.row(_WORDS.rnn("chain"), 6.514, error=0.001),
-            _RNN_WORDS.row(_WORDS.rnn("feedback_chain"), 6.510, error=0.001),
-            _RNN_WORDS.row(_WORDS.released_rnn("chain"), 6.514, error=0.001, note=_NO_DIRECTION),
-            _RNN_WORDS.row(
-                _WORDS.released_rnn("feedback_chain"), 6.510, error=0.001, note=_NO_DIRECTION
-            ),
-            _RNN_WORDS.quoted("3-layer LSTM", 5.878, _MERITY, rule="best"),
-            _RNN_CHARACTERS.row(_CHARACTERS.rnn("identity"), 1.312, error=0.000),
-            _RNN_CHARACTERS.row(_CHARACTERS.rnn("ortho"), 1.312, error=0.001),
-            _RNN_CHARACTERS.row(_CHARACTERS.rnn("chain"), 1.308, error=0.000),
-            _RNN_CHARACTERS.row(_CHARACTERS.rnn("feedback_chain"), 1.307, error=0.000),
-            _RNN_CHARACTERS.row(
-                _CHARACTERS.released_rnn("chain"), 1.308, error=0.000, note=_NO_DIRECTION
-            ),
-            _RNN_CHARACTERS.row(
-                _CHARACTERS.released_rnn("feedback_chain"), 1.307, error=0.000, note=_NO_DIRECTION
-            ),
-            _RNN_CHARACTERS.quoted("3-layer LSTM", 1.175, _MERITY, rule="best"),
-            _RNN_ENWIK8.row(_ENWIK8.rnn("identity"), 1.783, error=0.003),
-            _RNN_ENWIK8.row(_ENWIK8.rnn("ortho"), 1.843, error=0.046),
-            _RNN_ENWIK8.row(_ENWIK8.rnn("chain"), 1.803, error=0.017),
-            _RNN_ENWIK8.row(_ENWIK8.rnn("feedback_chain"), 1.774, error=0.002),
-            _RNN_ENWIK8.row(_ENWIK8.released_rnn("chain"), 1.803, error=0.017, note=_NO_DIRECTION),
-            _RNN_ENWIK8.row(
-                _ENWIK8.released_rnn("feedback_chain"), 1.774, error=0.002, note=_NO_DIRECTION
-            ),
-            _RNN_ENWIK8.quoted("3-layer LSTM", 1.232, _MERITY, rule="best"),
+            _WORDS.rnn("identity", 6.550, error=0.002),
+            _WORDS.rnn("ortho", 6.557, error=0.002),
+            _WORDS.rnn("chain", 6.514, error=0.001),
+            _WORDS.rnn("feedback_chain", 6.510, error=0.001),
+            _WORDS.released_rnn("chain", 6.514, error=0.001),
+            _WORDS.released_rnn("feedback_chain", 6.510, error=0.001),
+            _WORDS.setup(_TABLE_1).quoted("3-layer LSTM", 5.878, _MERITY, rule="best"),
+            _CHARACTERS.rnn("identity", 1.312, error=0.000),
+            _CHARACTERS.rnn("ortho", 1.312, error=0.001),
+            _CHARACTERS.rnn("chain", 1.308, error=0.000),
+            _CHARACTERS.rnn("feedback_chain", 1.307, error=0.000),
+            _CHARACTERS.released_rnn("chain", 1.308, error=0.000),
+            _CHARACTERS.released_rnn("feedback_chain", 1.307, error=0.000),
+            _CHARACTERS.setup(_TABLE_1).quoted("3-layer LSTM", 1.175, _MERITY, rule="best"),
+            _ENWIK8.rnn("identity", 1.783, error=0.003),
+            _ENWIK8.rnn("ortho", 1.843, error=0.046),
+            _ENWIK8.rnn("chain", 1.803, error=0.017),
+            _ENWIK8.rnn("feedback_chain", 1.774, error=0.002),
+            _ENWIK8.released_rnn("chain", 1.803, error=0.017),
+            _ENWIK8.released_rnn("feedback_chain", 1.774, error=0.002),
+            _ENWIK8.setup(_TABLE_1).quoted("3-layer LSTM", 1.232, _MERITY, rule="best"),
         ),
         source=f"{SOURCE}, table 1",
         seeds=_SEEDS,

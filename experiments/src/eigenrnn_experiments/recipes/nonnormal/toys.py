@@ -1,6 +1,7 @@
 """Copying, adding and permuted MNIST, searched over initialisations: figure 3 and table 3."""
 
 from dataclasses import replace
+from functools import partial
 from typing import Any
 
 import torch
@@ -103,24 +104,21 @@ _PIXELS = replace(
 )
 
 
-_COPYING_RNN = Network(
-    "RNN 100", PlainRNN, 100, parameters=12_009, options={"nonlinearity": "elu"}
-)
-_ADDING_RNN = Network(
-    "RNN 100", PlainRNN, 100, parameters=10_401, options={"nonlinearity": "relu"}
-)
-_PIXELS_RNN = Network("RNN 25", PlainRNN, 25, parameters=935, options={"nonlinearity": "elu"})
-
-
-def _searched(rnn: Network, kind: Kind) -> Network:
+def _searched(size: int, parameters: int, nonlinearity: str, kind: Kind) -> Network:
     """Return an RNN with an initialisation, searched over its number and the learning rate."""
-    return replace(
-        rnn,
-        label=kind.replace("_", " "),
-        options={"kind": kind, **rnn.options},
+    return Network(
+        kind.replace("_", " "),
+        PlainRNN,
+        size,
+        parameters=parameters,
+        options={"kind": kind, "nonlinearity": nonlinearity},
         grid=(_RATES, init_axis(kind, _VALUES[kind])),
     )
 
+
+_copying_rnn = partial(_searched, 100, 12_009, "elu")
+_adding_rnn = partial(_searched, 100, 10_401, "relu")
+_pixels_rnn = partial(_searched, 25, 935, "elu")
 
 _OF_594 = "of 594 runs; the count is only a bar of the figure"
 _OF_462 = "of 462 runs; the count is only a bar of the figure"
@@ -152,26 +150,18 @@ FIGURE_3 = Recipe(
     summary="Copying (T=500), adding (T=750) and permuted MNIST, searched over "
     "initialisation, learning rate and seed: share of runs below half the chance-level loss.",
     rows=(
-        _COPYING.row(_searched(_COPYING_RNN, "identity"), 0 / 594, note="0 of 594 runs"),
-        _COPYING.row(_searched(_COPYING_RNN, "ortho"), 0 / 594, note="0 of 594 runs"),
-        _COPYING.row(_searched(_COPYING_RNN, "chain"), 46 / 462, note="46 of 462 runs"),
-        _COPYING.row(_searched(_COPYING_RNN, "feedback_chain"), 11 / 462, note="11 of 462 runs"),
-        _with_henrici(
-            _ADDING.row(_searched(_ADDING_RNN, "identity"), note=_OF_594), 2.33, deviation=1.02
-        ),
-        _with_henrici(
-            _ADDING.row(_searched(_ADDING_RNN, "ortho"), note=_OF_594), 2.74, deviation=0.07
-        ),
-        _ADDING.row(_searched(_ADDING_RNN, "chain"), note=_OF_462),
-        _ADDING.row(_searched(_ADDING_RNN, "feedback_chain"), note=_OF_462),
-        _with_henrici(
-            _PIXELS.row(_searched(_PIXELS_RNN, "identity"), note=_OF_594), 1.01, deviation=0.12
-        ),
-        _with_henrici(
-            _PIXELS.row(_searched(_PIXELS_RNN, "ortho"), note=_OF_594), 2.72, deviation=0.08
-        ),
-        _PIXELS.row(_searched(_PIXELS_RNN, "chain"), note=_OF_462),
-        _PIXELS.row(_searched(_PIXELS_RNN, "feedback_chain"), note=_OF_462),
+        _COPYING.row(_copying_rnn("identity"), 0 / 594, note="0 of 594 runs"),
+        _COPYING.row(_copying_rnn("ortho"), 0 / 594, note="0 of 594 runs"),
+        _COPYING.row(_copying_rnn("chain"), 46 / 462, note="46 of 462 runs"),
+        _COPYING.row(_copying_rnn("feedback_chain"), 11 / 462, note="11 of 462 runs"),
+        _with_henrici(_ADDING.row(_adding_rnn("identity"), note=_OF_594), 2.33, deviation=1.02),
+        _with_henrici(_ADDING.row(_adding_rnn("ortho"), note=_OF_594), 2.74, deviation=0.07),
+        _ADDING.row(_adding_rnn("chain"), note=_OF_462),
+        _ADDING.row(_adding_rnn("feedback_chain"), note=_OF_462),
+        _with_henrici(_PIXELS.row(_pixels_rnn("identity"), note=_OF_594), 1.01, deviation=0.12),
+        _with_henrici(_PIXELS.row(_pixels_rnn("ortho"), note=_OF_594), 2.72, deviation=0.08),
+        _PIXELS.row(_pixels_rnn("chain"), note=_OF_462),
+        _PIXELS.row(_pixels_rnn("feedback_chain"), note=_OF_462),
     ),
     source=f"{SOURCE}, figure 3",
     seeds=_SEEDS,
