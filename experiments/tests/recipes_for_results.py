@@ -38,7 +38,7 @@ def row(label="scoRNN 6", *, hidden_size=6, task=None, **changes):
     )
     known = {
         "label": label,
-        "task": task or Copying(delay=4, symbols=2, test_examples=30),
+        "task": task or Copying(delay=4, symbols=2, train_examples=40, test_examples=30),
         "layer": ScoRNN,
         "hidden_size": hidden_size,
         "settings": settings,

@@ -395,8 +395,9 @@ def test_a_run_of_an_unknown_recipe_is_loaded_into_what_is_passed(of_a_recipe, t
         (tmp_path / name).write_bytes((folder / name).read_bytes())
     edited(tmp_path, lambda config: config["key"].update(recipe="mine/fig1"))
     (row,) = RECIPES["scornn/fig1"].select(["scoRNN 190 T=1000"])
-    found = load(tmp_path, model=row.quick().build(0), task=row.quick_task)
+    found = load(tmp_path, model=row.quick().build(0))
     assert same(found.model, weights(folder / "best.pt"))
+    assert found.task == row.quick_task
 
 
 CHANGES = {

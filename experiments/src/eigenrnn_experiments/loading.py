@@ -117,10 +117,10 @@ def load(
     try:
         row: Row | None = None
         name = run.key.recipe
-        if name and (model is None or task is None):
-            if name not in RECIPES:
-                raise ValueError(f"there is no recipe {name}")
+        if name in RECIPES and (model is None or task is None):
             row = row_of(run.key, RECIPES[name].with_data_root(data_root))
+        elif name and model is None:
+            raise ValueError(f"there is no recipe {name}")
         if task is None:
             task = row.task if row is not None else _task(run, data_root)
         if model is None:
@@ -143,9 +143,9 @@ def _build_error(run: Run, folder: Path, error: Exception) -> str:
     if version != __version__:
         reason = f"written by eigenrnn {version}, this is {__version__}: {reason}"
     return (
-        f"the model of {folder} cannot be built: {reason}; make the same network in Python and "
-        "pass it, as in eigenrnn_experiments.load(run, model=model), and task= with a task of "
-        "your own"
+        f"the model of {folder} cannot be built: {reason}; in Python, "
+        "eigenrnn_experiments.load(run, model=model) takes the same network, made anew, and "
+        "task= a task of your own"
     )
 
 

@@ -10,6 +10,7 @@ import pytest
 import torch
 from rich.console import Console
 from shrunken import ROWS
+from torch import nn
 
 from eigenrnn import ScoRNN
 from eigenrnn.models import count_parameters
@@ -152,6 +153,30 @@ def test_a_network_with_another_number_of_parameters_is_refused(recipe):
     row = replace(recipe.rows[0], parameters=7)
     with pytest.raises(ValueError, match="7 parameters in scoRNN 6"):
         row.build(0)
+
+
+def test_the_numbers_of_parameters_are_checked_before_any_training(recipe, tmp_path):
+    other = replace(recipe.rows[0], label="other", parameters=7)
+    with pytest.raises(ValueError, match="7 parameters in other"):
+        run(replace(recipe, rows=(*recipe.rows[:1], other)), tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_layer_of_torch_is_refused_with_the_name_of_ours():
+    with pytest.raises(ValueError, match="in mine, got LSTM: eigenrnn_experiments"):
+        tiny_row(label="mine", layer=nn.LSTM)
+
+
+def test_epochs_of_endless_data_are_refused():
+    settings = Settings(epochs=2)
+    with pytest.raises(ValueError, match="in mine, got epochs: Copying draws"):
+        tiny_row(label="mine", settings=settings, task=Copying(3))
+    assert tiny_row(settings=settings, task=Copying(3, train_examples=9)).settings.epochs == 2
+
+
+def test_two_rows_of_one_label_are_refused():
+    with pytest.raises(ValueError, match="got 'scoRNN' twice"):
+        Recipe("paper/table9", "Two rows.", (tiny_row(), tiny_row(hidden_size=5)), "A paper")
 
 
 def test_the_initialisation_is_a_function_of_the_seed():

@@ -13,6 +13,7 @@ from torch import nn
 from eigenrnn.analysis import Analysis
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.init import Initializer
+from eigenrnn.layers import Layer
 from eigenrnn.models import Mixer, ResidualStack, SequenceModel, count_parameters
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.tasks.base import HIGHER_IS_BETTER, model_for
@@ -230,6 +231,9 @@ class Row:
             draws the data from the seed.
         departures: Differences from the paper.
         embedding_size: The size of the symbol embedding, for a task with symbols; N by default.
+    Raises:
+        ValueError: If the layer is none of ours, or if the settings count epochs of a task that
+            draws its data without end.
     """
 
     label: str
@@ -253,6 +257,19 @@ class Row:
     task_of_seed: Callable[[Any, int], Task] | None = None
     departures: tuple[str, ...] = ()
     embedding_size: int | None = None
+
+    def __post_init__(self) -> None:
+        if isinstance(self.layer, type) and not issubclass(self.layer, Layer):
+            raise ValueError(
+                f"expected a subclass of eigenrnn.layers.Layer in {self.label}, got "
+                f"{self.layer.__name__}: eigenrnn_experiments.baselines has torch's layers"
+            )
+        counts_epochs = self.settings.epochs is not None and not self.task.reads_files
+        if counts_epochs and self.task.steps_per_epoch(self.settings.batch_size) is None:
+            raise ValueError(
+                f"expected Settings(steps=...) in {self.label}, got epochs: "
+                f"{type(self.task).__name__} draws its data without end"
+            )
 
     def also_reported(self, **changes: Any) -> "Row":
         """Return the row with a further number, which another table or figure reports of it.
@@ -367,7 +384,7 @@ class Row:
         return replace(self, settings=replace(self.settings, **changes))
 
     def quick(self, steps: int | None = None) -> "Row":
-        """Return a smaller row for a smoke test, with the middle point of its grid."""
+        """Return a smaller row for a quick run, with the middle point of its grid."""
         grid: list[Axis] = []
         for axis in self.grid:
             middle = axis.values[len(axis.values) // 2]
@@ -549,6 +566,8 @@ class Recipe:
         departures: Differences from the paper that concern all rows.
         panels: The pictures that `reproduce` draws.
         reduced_to: The length of its runs, if they are reduced; else None.
+    Raises:
+        ValueError: If two rows have the same label, and so the same folder.
     """
 
     name: str
@@ -559,6 +578,12 @@ class Recipe:
     departures: tuple[str, ...] = ()
     panels: tuple[Panel, ...] = ()
     reduced_to: Length | None = None
+
+    def __post_init__(self) -> None:
+        labels = [row.label for row in self.rows]
+        for label in labels:
+            if labels.count(label) > 1:
+                raise ValueError(f"expected each label once in {self.name}, got {label!r} twice")
 
     @property
     def trained(self) -> tuple[Row, ...]:
@@ -646,7 +671,9 @@ class Recipe:
         unit, number = length
         check_positive_integer(unit, number)
         if not any(_is_longer(row, length) for row in self.networks):
-            raise ValueError(f"expected fewer {unit} than a row of {self.name} has, got {number}")
+            raise ValueError(
+                f"expected a row of {self.name} of more than {number} {unit}, got none"
+            )
         # the other rows already are as short, or have no length in this unit
         shorter: list[Entry] = []
         for row in self.rows:

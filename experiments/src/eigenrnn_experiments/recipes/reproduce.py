@@ -38,6 +38,7 @@ from eigenrnn_experiments.training.table import read_below
 __all__ = [
     "Trained",
     "TrainedRow",
+    "check_rows",
     "compute",
     "download_data",
     "draw_panels",
@@ -75,7 +76,7 @@ def reproduce(
         rows: Parts of the labels of the rows to run; all rows by default.
         points: The points to run of the grids of the rows; all points by default.
         seeds: The seeds to run; the recipe's by default, the first of them if `quick`.
-        quick: Whether to run a smoke test, too short for the reported numbers.
+        quick: Whether each row takes a few steps only, too few for the reported numbers.
         resume: Whether to continue unfinished runs; finished runs are not repeated.
         overwrite: Whether to delete the existing runs of these rows.
         console: The console that shows the progress.
@@ -86,7 +87,8 @@ def reproduce(
         Each number of the paper beside the runs of its row, also those of earlier calls.
     Raises:
         StoppedError: If Ctrl-C or another signal ended a run; the runs before it stay.
-        ValueError: If a row or a point is not in the recipe, or `dynamics_every` is not positive.
+        ValueError: If a row or a point is not in the recipe, a row states another number of
+            parameters than its network has, or `dynamics_every` is not positive.
         MissingDataError: If a row's data is missing and cannot be downloaded.
         RunExistsError: If runs exist and neither `resume` nor `overwrite` is set.
         FolderInUseError: If another process is writing to the folder.
@@ -106,6 +108,8 @@ def reproduce(
             "--resume), or delete those of the selected rows with overwrite=True (--overwrite)"
         )
     download_data([row_of(key, recipe) for key in keys])
+    if not quick:
+        check_rows(recipe, keys)
     found: list[Comparison] = []
     with locked(folder):
         for row in computed:
@@ -156,6 +160,20 @@ def download_data(rows: Sequence[Row]) -> None:
         except MissingDataError as error:
             labels = ", ".join(dict.fromkeys(row.label for row in rows if row.task == task))
             raise MissingDataError(f"{error}; or choose other rows than {labels}") from None
+
+
+def check_rows(recipe: Recipe, keys: Sequence[RunKey]) -> None:
+    """Build the network of each row once, because the last row may train days after the first.
+
+    Raises:
+        ValueError: If a network has another number of parameters than its row states, or the
+            warm-up is as long as the run.
+    """
+    first = {key.row: key for key in reversed(keys)}
+    for key in first.values():
+        row = row_of(key, recipe)
+        row.settings.pace(row.task)
+        row.build(row.settings.seed)
 
 
 def train(

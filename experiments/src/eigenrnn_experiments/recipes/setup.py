@@ -76,7 +76,7 @@ class Setup:
         >>> from eigenrnn_experiments.tasks import Adding
         >>> from eigenrnn.layers import ScoRNN
         >>> adding = Setup(
-        ...     Adding(200), Settings(epochs=10), Reported(None, "table 1", quantity="loss")
+        ...     Adding(200), Settings(steps=20_000), Reported(None, "table 1", quantity="loss")
         ... )
         >>> row = adding.row(Network("scoRNN 170", ScoRNN, 170, parameters=15_046), 0.002)
         >>> row.label, row.reported[0].place, row.reported[0].value

@@ -59,7 +59,7 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
     Args:
         recipe: The name of a recipe; without it, the file holds options of `eigenrnn train`.
         rows: Parts of the labels of the rows of the recipe; empty for all.
-        quick: Whether to run smoke tests, too short for the reported numbers.
+        quick: Whether each row takes a few steps only, too few for the reported numbers.
         grid: The values of each parameter.
         search: The domain of each parameter: `low`, `high`, `log` and `step`, or `choices`.
         seeds: The seeds of each point.
