@@ -1,6 +1,5 @@
 """Random calls of public functions return the right values or raise a clear error."""
 
-import contextlib
 import copy
 import inspect
 import random
@@ -130,8 +129,7 @@ def calls(seed: int, count: int) -> list[Call]:
         linear_call: 10,
         layer_call: 14,
         stream_call: 6,
-        transformed_call: 3,
-        transformed_stream_call: 2,
+        transformed_call: 5,
         cell_call: 3,
         model_call: 3,
         constraint_call: 10,
@@ -526,26 +524,6 @@ def transformed_call(rng: random.Random) -> Call:
             return [DEFINITIONS[transform](wide, exact_x), wide(exact_x)[0]]
 
     return Call(f"{transform} of {name}({described({'x': x})})", run, by_definition, SINGLE, True)
-
-
-def transformed_stream_call(rng: random.Random) -> Call:
-    """Return calls of a `Stream`, one of them under `torch.func.vmap`, which changes nothing."""
-    name, T, M = rng.choice([*OURS, *NAMED]), rng.randint(2, 4), rng.randint(1, 3)
-    layer = {**OURS, **NAMED}[name](M, 8)
-    if rng.random() < 0.8:
-        layer.freeze()
-    x = normal(rng, T, M, dtype=torch.float32)
-
-    def run() -> torch.Tensor:
-        stream = Stream(layer)
-        outputs = [stream(x[0])]
-        with contextlib.suppress(RuntimeError, ValueError):
-            torch.vmap(stream)(x)
-        outputs += [stream(step) for step in x[1:]]
-        return torch.stack(outputs)
-
-    exact_outputs = partial(of_whole_sequence, layer, x)
-    return Call(f"Stream({name}) after vmap", run, exact_outputs, SINGLE, True)
 
 
 def cell_call(rng: random.Random) -> Call:

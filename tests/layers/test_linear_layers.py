@@ -17,8 +17,6 @@ from eigenrnn.analysis import (
     analyse,
     fixed_points,
     gradient_map,
-    gradient_norms,
-    linear_decodability,
     lyapunov,
 )
 from eigenrnn.analysis.state_map import recurrent_weights
@@ -92,20 +90,6 @@ def test_gradients_equal_finite_differences(make):
 
     x = inputs()[:4, :2].clone().requires_grad_()
     assert torch.autograd.gradcheck(outputs, (x, *weights.values()), fast_mode=True)
-
-
-@each_layer
-def test_one_step_at_a_time_equals_the_whole_sequence(make):
-    layer = make(M, N, num_layers=2, generator=stream()).freeze()
-    x, h, outputs = inputs(torch.float32), None, []
-    with torch.no_grad():
-        expected, h_n = layer(x)
-        for x_t in x:
-            y, h = layer.step(x_t, h)
-            outputs.append(y)
-    bound = tol(torch.float32, T * N)
-    torch.testing.assert_close(torch.stack(outputs), expected, rtol=0, atol=bound)
-    torch.testing.assert_close(h, h_n, rtol=0, atol=bound)
 
 
 @each_layer
@@ -302,17 +286,6 @@ def test_gradients_of_an_lru_shrink_as_powers_of_its_largest_modulus():
     np.testing.assert_allclose(norms, expected, rtol=1e-9)
 
 
-def test_gradient_norms_of_an_lru_equal_those_of_a_loop():
-    layer = eigenrnn.LRU(M, N, generator=stream()).double()
-    x = inputs()
-    result = gradient_norms(layer, x, lambda y: y[-1].square().sum())
-    C = _maps(layer)[1].detach().numpy()
-    decay = layer.recurrent_matrices()[0].detach().numpy().diagonal()
-    by_output = 2 * layer(x)[0][-1].detach().numpy()  # (B, N)
-    norms = [np.linalg.norm(by_output @ C * decay ** (T - 1 - t)) for t in range(T)]
-    assert result.curves["l0"] == pytest.approx(norms, rel=1e-9)
-
-
 def _maps(layer):
     """Return gamma B and C as complex matrices."""
     (direction,) = layer.all_directions()
@@ -339,18 +312,6 @@ def test_the_weights_around_the_decays_are_those_of_the_formulas():
     assert torch.equal(known.U, _maps(lru)[0])
     assert known.constraint is lru.all_directions()[0].constraint
     assert torch.equal(recurrent_weights(gru)["decay_l0"].U, gru.all_directions()[0].weight_ih[:N])
-
-
-def test_past_inputs_are_decoded_from_the_whole_state_of_an_lru():
-    layer = eigenrnn.LRU(1, N, constraint=DiagonalSegment, generator=stream()).double()
-    options = {"samples": 200, "noise": 0.0}
-    found = linear_decodability(layer, 6, generator=np.random.default_rng(0), **options)
-    (W,) = layer.recurrent_matrices()
-    B = layer.directions[0].input_weights()[0][:, 0]
-    expected = linear_decodability(
-        W, 6, source=B, nonlinearity="identity", generator=np.random.default_rng(0), **options
-    )
-    np.testing.assert_allclose(found.r_squared, expected.r_squared, rtol=1e-6)
 
 
 @few("make", LAYERS, list(LAYERS)[:1])

@@ -1,7 +1,6 @@
 """Weights under torch's names, states of torch's layers, and conversion to them."""
 
 import copy
-import io
 import pickle
 from functools import partial
 
@@ -70,29 +69,6 @@ def test_a_torch_layer_computes_the_same_with_the_converted_weights(name):
     x = sequences()
     torch.testing.assert_close(ours.eval().to_torch()(x), ours(x))
     assert not ours.to_torch().training
-
-
-def size_of_file(module):
-    stream = io.BytesIO()
-    torch.save(module.state_dict(), stream)
-    return len(stream.getvalue())
-
-
-@pytest.mark.filterwarnings(
-    "ignore:torch.ao.quantization is deprecated:DeprecationWarning",
-    "ignore:torch.quantize_per_tensor:UserWarning",
-)
-@pytest.mark.parametrize("kind", [GRU, LSTM])
-def test_a_converted_layer_is_quantised_by_torch(kind):
-    model = SequenceModel(kind(M, 64, constraint=ScaledCayley), 2, "last").eval()
-    x = torch.randn(30, 8, M)
-    expected = model(x)
-    size = size_of_file(SequenceModel(kind(M, 64), 2))
-    model.layer = model.layer.to_torch()
-    small = torch.ao.quantization.quantize_dynamic(model, {nn.GRU, nn.LSTM, nn.Linear})
-    error = (small(x) - expected).abs().max() / expected.abs().max()
-    assert 0 < error < 0.1
-    assert size_of_file(small) < 0.4 * size
 
 
 def test_the_matrix_is_the_evaluated_one_and_differentiable():

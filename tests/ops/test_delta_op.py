@@ -142,18 +142,6 @@ def test_decays_after_a_huge_one_are_kept(backend, R, huge):
     assert_equals_reference(tensors, backend, tol(torch.float32, 130))
 
 
-@pytest.mark.parametrize("backend", HERE)
-def test_a_decay_of_minus_infinity_resets_the_state(backend):
-    tensors = operands(T=9, B=1, H=1, R=2, K=4, V=3, decay=-0.3, dtype=torch.float64)
-    log_decay = tensors.log_decay.clone()
-    log_decay[4] = -torch.inf
-    o, S_n = delta(*tensors._replace(log_decay=log_decay), backend=backend)
-    after = [each[4:] for each in (tensors.q, tensors.k, tensors.v, tensors.beta)]
-    expected, expected_S_n = delta(*after, tensors.log_decay[4:], backend="reference")
-    torch.testing.assert_close(o[4:], expected, rtol=0, atol=tol(torch.float64, 9))
-    torch.testing.assert_close(S_n, expected_S_n, rtol=0, atol=tol(torch.float64, 9))
-
-
 def by_transitions(tensors, steps, b, h):
     """Return outputs and the last state from matrices of transitions, in numpy."""
     q, k, v, beta, log_decay, S = (np.asarray(each.detach()) for each in tensors)
@@ -363,76 +351,6 @@ def test_two_reflections_rotate_by_twice_the_angle_of_their_keys(backend, angle)
     c, s = math.cos(2 * angle), math.sin(2 * angle)
     rotation = torch.tensor([[c, -s, 0], [s, c, 0], [0, 0, 1]], dtype=torch.float64)
     torch.testing.assert_close(S[0, 0], rotation, rtol=0, atol=1e-15)
-
-
-def standard_representation(n):
-    """Return the permutations of n letters, and the reflections of each in n - 1 dimensions.
-
-    The transposition of i and j reflects in the direction e_i - e_j of the vectors of sum zero.
-    """
-    # orthonormal vectors of sum zero
-    basis = np.linalg.svd(np.ones((1, n)))[2][1:]
-    permutations = list(itertools.permutations(range(n)))
-    reflections = []
-    for permutation in permutations:
-        keys = []
-        current = list(range(n))
-        for i in range(n):
-            if current[i] == permutation[i]:
-                continue
-            j = current.index(permutation[i])
-            # the transpositions that come first act on the right
-            keys.append((basis[:, i] - basis[:, j]) / math.sqrt(2))
-            current[i], current[j] = current[j], current[i]
-        reflections.append(keys[::-1])
-    return permutations, reflections
-
-
-GROUPS = {
-    "S3": (lambda: standard_representation(3), 2),
-    "S5": (lambda: standard_representation(5), 4),
-}
-
-
-@pytest.mark.parametrize("name", GROUPS)
-@each_other_backend
-def test_reflections_made_by_hand_track_a_group_for_ten_thousand_letters(backend, name):
-    make, R = GROUPS[name]
-    permutations, reflections = make()
-    K = len(reflections[-1][0])
-    T = 10_000
-    word = torch.randint(len(permutations), (T,), generator=torch.Generator().manual_seed(1))
-    keys = torch.zeros(len(permutations), R, K, dtype=torch.float64)
-    strengths = torch.zeros(len(permutations), R, dtype=torch.float64)
-    for g, own in enumerate(reflections):
-        for j, key in enumerate(own):
-            keys[g, j] = torch.as_tensor(key)
-            strengths[g, j] = 2
-    # the state is the matrix of the word; the query is a vector that no element but one fixes
-    query = torch.linspace(1, 2, K, dtype=torch.float64) ** 3
-    k = keys[word].float().view(T, 1, 1, R, K)
-    beta = strengths[word].float().view(T, 1, 1, R)
-    q = query.float().expand(T, 1, 1, K)
-    o, _ = delta(q, k, 0 * k, beta, None, torch.eye(K).view(1, 1, K, K), backend=backend)
-
-    places = torch.zeros(len(permutations), K, dtype=torch.float64)
-    for g in range(len(permutations)):
-        matrix = torch.eye(K, dtype=torch.float64)
-        for own in reflections[g]:
-            key = torch.as_tensor(own)
-            matrix = matrix - 2 * torch.outer(key, key @ matrix)
-        places[g] = matrix.T @ query
-    distances = torch.cdist(o.view(T, K).double(), places)
-    truth = []
-    state = tuple(range(len(permutations[0])))
-    number = {permutation: g for g, permutation in enumerate(permutations)}
-    for g in word.tolist():
-        letter = permutations[g]
-        state = tuple(letter[i] for i in state)  # the letter acts after what came before
-        truth.append(number[state])
-    apart = torch.cdist(places, places).fill_diagonal_(torch.inf).min()
-    assert distances.argmin(1).tolist() == truth
-    assert distances.min(1).values.max() < apart / 10
 
 
 def of_head_last(tensors):

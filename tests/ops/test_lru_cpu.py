@@ -263,18 +263,6 @@ def test_a_scale_of_another_size_never_reaches_the_kernels(size):
             call()
 
 
-@pytest.mark.parametrize("make", LAYERS.values(), ids=LAYERS)
-def test_each_weight_alone_has_the_gradient_that_all_have_together(make):
-    layer, x = make(3, 5, generator=stream()), torch.randn(6, 4, 3, generator=stream(1))
-    weights = dict(layer.named_parameters())
-    together = torch.autograd.grad(layer(x)[0].square().sum(), [*weights.values()])
-    for (name, weight), expected in zip(weights.items(), together, strict=True):
-        for other in weights.values():
-            other.requires_grad_(other is weight)
-        (got,) = torch.autograd.grad(layer(x)[0].square().sum(), [weight])
-        torch.testing.assert_close(got, expected, msg=name)
-
-
 def test_each_operand_alone_has_the_gradient_that_all_have_together():
     operands, _ = draw(SIZES["odd_sizes"], 2, gaps=True)
     used = ("last", "y")

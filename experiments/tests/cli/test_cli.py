@@ -115,14 +115,6 @@ def test_list_fits_a_narrow_terminal(eigenrnn):
     assert max(map(len, eigenrnn("list").out.splitlines())) <= 80
 
 
-@pytest.mark.long
-def test_the_package_can_be_run_as_a_module(tmp_path):
-    command = [sys.executable, "-m", "eigenrnn_experiments", "list", "tasks"]
-    done = subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stderr) == (0, "")
-    assert "Copying" in done.stdout
-
-
 # help
 
 
