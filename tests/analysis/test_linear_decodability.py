@@ -102,6 +102,8 @@ def test_longest_delay_sets_the_length_of_sequences():
 def test_default_is_forty_sequences_per_feature():
     chain = np.diag(np.ones(101 - 1), -1)
     assert linear_decodability(chain, 1, generator=rng()).samples == 40 * 101
+    gated = torch.nn.LSTM(1, 101)  # whose cells are not decoded
+    assert linear_decodability(gated, 1, generator=rng()).samples == 40 * 101
 
 
 def test_standard_deviation_between_draws_is_as_documented():

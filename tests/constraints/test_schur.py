@@ -135,6 +135,7 @@ def test_clamped_moduli_are_not_trained():
     constraint = initialised(clamped, 6)
     take_steps(constraint, torch.optim.Adam(constraint.parameters(), lr=0.01), range(5))
     assert (constraint.gamma == constraint.gamma_value).all()
+    assert (constraint.state_dict()["gamma"] == constraint.gamma_value).all()
 
 
 def test_the_recurrent_optimiser_gets_the_parameters_of_p_alone():

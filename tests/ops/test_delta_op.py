@@ -353,6 +353,22 @@ def test_two_reflections_rotate_by_twice_the_angle_of_their_keys(backend, angle)
     torch.testing.assert_close(S[0, 0], rotation, rtol=0, atol=1e-15)
 
 
+@each_backend
+def test_swaps_of_three_things_are_kept_for_three_thousand_steps(backend):
+    left_out = torch.randint(3, (3_000,), generator=torch.Generator().manual_seed(0))
+    keys = torch.tensor([[0, 1, -1], [1, 0, -1], [1, -1, 0]], dtype=torch.float64) / 2**0.5
+    k = keys[left_out].view(-1, 1, 1, 1, 3)
+    order = [0, 1, 2]
+    for other in left_out.tolist():
+        i, j = {0, 1, 2} - {other}
+        order[i], order[j] = order[j], order[i]
+    beta = torch.full(k.shape[:-1], 2.0, dtype=torch.float64)
+    I = torch.eye(3, dtype=torch.float64)
+    S0 = I.view(1, 1, 3, 3)
+    _, S = delta(k[..., 0, :], k, torch.zeros_like(k), beta, None, S0, backend=backend)
+    torch.testing.assert_close(S[0, 0], I[order], rtol=0, atol=1e-10)
+
+
 def of_head_last(tensors):
     """Return operands with R = 1 as other libraries take them: batch first, without R."""
     q, k, v, beta, log_decay, S0 = tensors

@@ -184,6 +184,7 @@ OTHERS = {
     "another shape": lambda v: v | {"c": v["c"][1:]},
     "a number": lambda v: v | {"W": torch.tensor(1.0)},
     "no tensor": lambda v: v | {"U": [1.0]},
+    "nothing": lambda v: v | {"x": None},
     "nested": lambda v: v | {"x": torch.nested.nested_tensor([v["x"][0]])},
     "sparse": lambda v: v | {"W": v["W"].to_sparse()},
     "meta": lambda v: v | {"c": v["c"].to("meta")},

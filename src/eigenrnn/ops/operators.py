@@ -220,10 +220,11 @@ class Operator:
         has_states = all(getattr(operands, name) is not None for name in self.recurrence.states)
         if has_states or not self._plans:
             return None
-        W: Tensor | None = getattr(operands, "W", None)
-        if W is None:  # whose shape gives that of the states
+        x: Tensor | None = operands.x
+        W: Tensor | None = getattr(operands, "W", None)  # whose shape gives that of the states
+        if x is None or W is None:
             return None
-        if not are_plain((operands.x, W)) or operands.x.dim() != 3 or W.dim() != 2:
+        if not are_plain((x, W)) or x.dim() != 3 or W.dim() != 2:
             return None
         return self.recurrence.with_initial_states(operands)
 
