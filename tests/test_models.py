@@ -13,7 +13,7 @@ from draws import stream
 from eigenrnn import SequenceModel, constrain
 from eigenrnn.constraints import Exponential, ScaledCayley
 from eigenrnn.init import glorot_uniform_, zeros_
-from eigenrnn.layers import RNN, DtrivRNN, ScoRNN
+from eigenrnn.layers import GRU, RNN, DtrivRNN, ScoRNN
 from eigenrnn.linalg import tol
 from eigenrnn.models import constrained_parameters, count_parameters, parameter_groups, penalty
 
@@ -119,6 +119,21 @@ def test_outputs_of_a_batch_with_lengths_equal_each_sequence_alone(make, options
 
 
 @pytest.mark.usefixtures("global_streams_untouched")
+@pytest.mark.parametrize("packed", [False, True], ids=["padded", "packed"])
+@pytest.mark.parametrize("readout", ["all", "last"])
+def test_a_hook_of_the_layer_sees_the_states_of_all_steps(readout, packed):
+    layer = GRU(3, 4, generator=stream(0))
+    model = SequenceModel(layer, 2, readout, generator=stream(1))
+    x = torch.randn(5, 2, 3, generator=stream(2))
+    if packed:
+        x = pack_padded_sequence(x, torch.tensor([5, 3]))
+    expected = model(x)
+    seen = []
+    layer.register_forward_hook(lambda _, __, results: seen.append(results[0]))
+    torch.testing.assert_close(model(x), expected)
+    assert getattr(seen[0], "data", seen[0]).shape == ((8, 4) if packed else (5, 2, 4))
+
+
 def test_the_generator_determines_the_initialisation_of_the_head():
     one, other = (
         SequenceModel(ScoRNN(M, N, generator=stream()), K, generator=stream(2)) for _ in range(2)

@@ -17,7 +17,7 @@ from eigenrnn.init import Initializer, uniform_, zeros_
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.regularisation import apply_dropout
-from eigenrnn.layers.sequences import as_lengths
+from eigenrnn.layers.sequences import as_lengths, with_data
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.step_values import given
 from eigenrnn.layers.weight_drop import weight_drop
@@ -30,6 +30,7 @@ from eigenrnn.residual_stack import (
     new_linear,
     output_width,
 )
+from eigenrnn.torch_internals import hooks_of_call
 from eigenrnn.tracing import check_dense
 
 __all__ = [  # noqa: RUF022, in the order of the reference
@@ -321,8 +322,14 @@ class SequenceModel(nn.Module):
         lengths = as_lengths(lengths)
         values = given(resets=resets, dt=dt)
         layer = self.layer
+        hooked = any(hooks_of_call(layer))  # a hook reads the states of all steps
         if self.readout == "all" and isinstance(layer, Stacked):
-            return layer(inputs, None, lengths, head=self.head, **values)[0]
+            if not hooked:
+                return layer(inputs, None, lengths, head=self.head, **values)[0]
+            outputs: Any = layer(inputs, None, lengths, **values)[0]
+            if isinstance(outputs, PackedSequence):
+                return cast("Any", with_data(outputs, self.head(outputs.data)))
+            return self.head(outputs)
         if isinstance(layer, ResidualStack):
             last_only = self.readout == "last"
             outputs, _ = layer(inputs, None, lengths, last_only=last_only, **values)
@@ -336,7 +343,7 @@ class SequenceModel(nn.Module):
                 outputs, lengths = pad_packed_sequence(outputs)
             return self.head(_last_outputs(outputs, lengths, bidirectional=layer.bidirectional))
         if isinstance(layer, Stacked):
-            states, h_n = layer(inputs, None, lengths, last_only=True, **values)
+            states, h_n = layer(inputs, None, lengths, last_only=not hooked, **values)
         elif lengths is None or values:
             states, h_n = call_layer(layer, inputs, None, values)
         else:

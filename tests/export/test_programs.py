@@ -502,6 +502,12 @@ def test_a_model_in_double_precision_is_exported(tmp_path):
     assert description["largest_difference"] < 1e-12
 
 
+def with_head(head):
+    model = SequenceModel(RNN(M, N), 2).eval()
+    model.head = head
+    return model
+
+
 @pytest.mark.parametrize(
     ("model", "name", "message"),
     [
@@ -509,6 +515,7 @@ def test_a_model_in_double_precision_is_exported(tmp_path):
         (SequenceModel(RNN(M, N), 2).eval(), "no/model.onnx", "a folder that exists"),
         (SequenceModel(RNN(M, N), 2), "model.pt2", r"model.eval\(\)"),
         (nn.Linear(2, 2).eval(), "model.pt2", "torch.onnx.export"),
+        (with_head(nn.Tanh()), "model.onnx", "a head that is a Linear, got Tanh"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_way_that_works(

@@ -8,7 +8,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from io import BytesIO
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import torch
 from torch import Tensor, nn
@@ -204,9 +204,12 @@ class _Sequences(_Exported):
 class _Model(_Sequences):
     def __init__(self, model: SequenceModel, scaling: Scaling | None) -> None:
         super().__init__(model, model.layer, scaling)
-        axes = ("B", model.head.out_features)
+        head = cast("nn.Module", model.head)  # the user may have put another one in its place
+        if not isinstance(head, nn.Linear):
+            raise ValueError(f"expected a head that is a Linear, got {type(head).__name__}")
+        axes = ("B", head.out_features)
         if model.readout == "all":
-            axes = self.axes(model.head.out_features)
+            axes = self.axes(head.out_features)
         self.outputs = [("outputs", axes)]
 
     def forward(self, inputs: Tensor, lengths: Tensor) -> tuple[Tensor, ...]:
