@@ -171,8 +171,37 @@ def test_columns_of_frames_are_found_by_their_names():
     )
     with pytest.raises(ValueError, match="left, right once in y, series 0, got left, up"):
         forecaster.predict(3, X=known, y=y.rename(columns={"right": "up"}))
-    both = SequenceForecaster(**SMALL).fit([y, y[["right", "left"]]])
-    np.testing.assert_array_equal(*both.predict(3))
+    swapped = y[["right", "left"]]
+    both = SequenceForecaster(**SMALL).fit([y, swapped])
+    pandas.testing.assert_frame_equal(*both.predict(3))
+    again = SequenceForecaster(**SMALL).fit(y)
+    found = again.forecast(3, 0.5, y=swapped)
+    expected = again.forecast(3, 0.5)
+    for name in ("values", "lower", "upper", "history"):
+        pandas.testing.assert_frame_equal(getattr(found, name), getattr(expected, name))
+    panel = pandas.concat({"unit": swapped})
+    pandas.testing.assert_frame_equal(again.predict(3, y=panel).loc["unit"], again.predict(3))
+
+
+def test_each_series_keeps_its_name():
+    y = [pandas.Series(waves(40)[:, 0], name=name) for name in ("paris", "rome")]
+    found = SequenceForecaster(**SMALL).fit(y).predict(2)
+    assert [each.name for each in found] == ["paris", "rome"]
+
+
+def test_a_number_may_name_the_target():
+    frame = pandas.DataFrame(waves(43, 2))
+    forecaster = SequenceForecaster(**SMALL).fit(frame[:40], targets=0)
+    assert forecaster.predict(3, frame[40:][[1]]).name == 0
+
+
+def test_series_of_pandas_come_together_and_with_enough_steps():
+    y = months()
+    with pytest.raises(ValueError, match=r"all series of pandas in y or none, got 1 of 2.*numpy"):
+        SequenceForecaster(**SMALL).fit([y, waves(60)[:, 0]])
+    for count in (0, 1):
+        with pytest.raises(ValueError, match=f"at least 3 steps in y, series 0, got {count}"):
+            SequenceForecaster(**SMALL).fit(y.iloc[list(range(count))])
 
 
 @pytest.mark.parametrize(

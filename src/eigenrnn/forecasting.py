@@ -504,7 +504,7 @@ class SequenceForecaster(BaseEstimator):
         form = self.form_
         before = [each.exogenous for each in series]
         if y is not None:
-            parts, others, form = given(y, self.targets_)
+            parts, others, form = given(y, self.targets_, self.columns_)
             series = self._with_values(read(parts, "y", self.columns_)[0])
             before = [each.exogenous for each in series]  # empty: X has their steps too
             if others is not None:
@@ -620,7 +620,7 @@ def _read_all(
     Raises:
         ValueError: If the two do not fit.
     """
-    parts, others, form = given(y, targets)
+    parts, others, form = given(y, targets, None)
     values, columns = read(parts, "y", None)
     if X is not None and others is not None:
         raise ValueError("expected X or further columns in y, got both: join them")

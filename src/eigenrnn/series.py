@@ -70,7 +70,7 @@ class Form(NamedTuple):
         is_flat: Whether they have no axis of columns.
         is_several: Whether they are a list.
         keys: The names of the series of a panel, and of the levels of its index.
-        columns: The names of the columns of frames, or the name of a series of pandas.
+        columns: The names of the columns of frames, or the name of each series of pandas.
         calendars: The index of each series of pandas; none for arrays.
     """
 
@@ -94,7 +94,7 @@ class Form(NamedTuple):
                 index = self.calendars[number].after(len(values))
             elif self.calendars:
                 index = self.calendars[number].until(len(values))
-            found.append(self._one(values, index))
+            found.append(self._one(number, values, index))
         if self.keys is not None:
             import pandas as pd
 
@@ -104,7 +104,7 @@ class Form(NamedTuple):
             return found
         return found[0]
 
-    def _one(self, values: Array, index: Any) -> Any:
+    def _one(self, number: int, values: Array, index: Any) -> Any:
         """Return a series as an array, or as one of pandas with an index."""
         flat = values[:, 0]
         if index is None:
@@ -112,7 +112,7 @@ class Form(NamedTuple):
         import pandas as pd
 
         if self.is_flat:
-            return pd.Series(flat, index, name=self.columns[0])
+            return pd.Series(flat, index, name=self.columns[number])
         columns: Any = self.columns
         return pd.DataFrame(values, index, columns=columns)
 
@@ -129,50 +129,61 @@ def split(series: Any) -> tuple[list[Any], bool, tuple[list[Any], list[Any]] | N
     return [series], False, None
 
 
-def given(y: Any, targets: Any, place: str = "y") -> tuple[list[Any], list[Any] | None, Form]:
+def given(y: Any, targets: Any, columns: Any) -> tuple[list[Any], list[Any] | None, Form]:
     """Return the series, what else their frames hold, and their form.
 
     Args:
         y: The series.
         targets: The columns of frames to forecast; None for all, and nothing else is held.
-        place: Names them in errors.
+        columns: The order of the columns of frames; None for that of the first one.
     Raises:
-        ValueError: If a column is missing, or the dates of a series are not in order or not
-            equally far apart.
+        ValueError: If a column is missing, only some series are of pandas, or the dates of one are
+            too few, not in order or not equally far apart.
     """
     parts, is_several, keys = split(y)
     if not parts:
-        raise ValueError(f"expected some series in {place}, got 0")
+        raise ValueError("expected some series in y, got 0")
     others: list[Any] | None = None
     if targets is not None:
-        wanted = [targets] if isinstance(targets, str) else targets
+        is_one = isinstance(targets, tuple) or np.ndim(targets) == 0  # a tuple is a name
+        wanted = [targets] if is_one else list(targets)
         left = [name for name in getattr(parts[0], "columns", []) if name not in wanted]
         for part in parts:
             names = list(getattr(part, "columns", []))
             if not set(wanted) <= set(names):
-                raise ValueError(f"expected columns {wanted} in frames as {place}, got {names}")
+                raise ValueError(f"expected columns {wanted} in frames as y, got {names}")
         if left:
             others = [part[left] for part in parts]
-        parts = [part[targets] for part in parts]
-    columns: list[Any] = []
+        parts = [part[targets if is_one else wanted] for part in parts]
     calendars: list[Calendar] = []
     for number, part in enumerate(parts):
         index = getattr(part, "index", None)
         if hasattr(index, "is_monotonic_increasing"):  # of pandas; a list has a method
-            calendars.append(_calendar(index, f"{place}, series {number}"))
-            columns = list(getattr(part, "columns", [getattr(part, "name", None)]))
-    return parts, others, Form(np.ndim(parts[0]) == 1, is_several, keys, columns, calendars)
+            calendars.append(_calendar(index, f"y, series {number}"))
+    if len(calendars) not in (0, len(parts)):
+        raise ValueError(
+            f"expected all series of pandas in y or none, got {len(calendars)} of {len(parts)}: "
+            "pass .to_numpy() of each"
+        )
+    is_flat = np.ndim(parts[0]) == 1
+    if is_flat:
+        columns = [getattr(part, "name", None) for part in parts]
+    elif columns is None:
+        columns = getattr(parts[0], "columns", [])
+    return parts, others, Form(is_flat, is_several, keys, list(columns), calendars)
 
 
 def _calendar(index: Any, place: str) -> Calendar:
     """Describe an index.
 
     Raises:
-        ValueError: If it is neither one of dates or periods nor one of numbers, or its dates are
-            not in order or not equally far apart.
+        ValueError: If it is neither one of dates or periods nor one of numbers, is too short, or
+            its dates are not in order or not equally far apart.
     """
     import pandas as pd
 
+    if len(index) < 3:
+        raise ValueError(f"expected at least 3 steps in {place}, got {len(index)}")
     if isinstance(index, pd.PeriodIndex):
         expected = pd.period_range(index[0], periods=len(index), freq=index.freq)
         _check_dates(index, expected, place)
