@@ -288,6 +288,31 @@ def test_a_panel_is_several_series():
     np.testing.assert_allclose(found["y"], [5, 5, 405, 405], atol=3)
 
 
+def test_the_series_of_panels_are_found_by_their_names():
+    rng = np.random.default_rng(0)
+    parts = {
+        name: pandas.DataFrame(rng.normal(size=(43, 2)) + level, columns=["y", "x"])
+        for name, level in (("low", 0), ("high", 400), ("middle", 20))
+    }
+    panel = pandas.concat({name: part[:40] for name, part in parts.items()})
+    ahead = pandas.concat({name: part[40:][["x"]] for name, part in parts.items()})
+    order = ["middle", "low", "high"]
+    forecaster = SequenceForecaster(**SMALL).fit(panel["y"], panel[["x"]])
+    expected = forecaster.predict(3, ahead)
+    again = SequenceForecaster(**SMALL).fit(panel["y"], panel[["x"]].loc[order])
+    pandas.testing.assert_series_equal(again.predict(3, ahead.loc[order]), expected)
+    known = pandas.concat([panel[["x"]], ahead])
+    found = forecaster.predict(3, known, y=panel["y"].loc[order])
+    pandas.testing.assert_series_equal(found, expected.loc[order])
+    few = order[:2]
+    found = forecaster.predict(3, known.loc[few], y=panel["y"].loc[few])
+    pandas.testing.assert_series_equal(found, expected.loc[few])
+    named = r"series \['low', 'high', 'middle'\] of y in X, got \['low', 'top', 'middle'\]"
+    for call in (partial(forecaster.fit, panel["y"]), partial(forecaster.predict, 3)):
+        with pytest.raises(ValueError, match=named):
+            call(ahead.rename({"high": "top"}))
+
+
 def test_further_columns_are_known_ahead():
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"sales": rng.normal(size=63), "holiday": rng.integers(2, size=63)})

@@ -13,7 +13,16 @@ check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
 
 from sklearn.utils import check_array  # noqa: E402
 
-__all__ = ["Calendar", "Form", "check_same_dates", "deviation", "given", "read", "split"]
+__all__ = [
+    "Calendar",
+    "Form",
+    "check_same_dates",
+    "deviation",
+    "given",
+    "known_ahead",
+    "read",
+    "split",
+]
 
 
 class Calendar(NamedTuple):
@@ -171,6 +180,22 @@ def given(y: Any, targets: Any, columns: Any) -> tuple[list[Any], list[Any] | No
     elif columns is None:
         columns = getattr(parts[0], "columns", [])
     return parts, others, Form(is_flat, is_several, keys, list(columns), calendars)
+
+
+def known_ahead(X: Any, form: Form) -> list[Any]:
+    """Return the parts of X, of panels in the order of the names of the series.
+
+    Raises:
+        ValueError: If both are panels, and the names differ.
+    """
+    parts, _, keys = split(X)
+    if keys is None or form.keys is None:
+        return parts
+    by_name = dict(zip(keys[0], parts, strict=True))
+    names = form.keys[0]
+    if set(by_name) != set(names):
+        raise ValueError(f"expected the series {names} of y in X, got {[*by_name]}")
+    return [by_name[name] for name in names]
 
 
 def _calendar(index: Any, place: str) -> Calendar:
