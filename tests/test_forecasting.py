@@ -237,6 +237,23 @@ def test_the_dates_of_a_forecast_follow_those_of_the_series(index, tmp_path):
     pandas.testing.assert_index_equal(one.forecast(3).history.index, index[:40], exact="equiv")
 
 
+@pytest.mark.parametrize(
+    ("frequency", "timezone"),
+    [
+        (pandas.offsets.CustomBusinessDay(holidays=["2030-12-25"]), None),
+        (pandas.DateOffset(months=1), None),
+        (pandas.offsets.Week(), None),
+        ("D", "dateutil/Europe/Berlin"),
+    ],
+    ids=str,
+)
+def test_a_calendar_that_has_no_name_is_refused_before_the_training(frequency, timezone):
+    index = pandas.date_range("2020-01-01", periods=40, freq=frequency, tz=timezone)
+    forecaster = SequenceForecaster(epochs=10**6)
+    with pytest.raises(ValueError, match=r"by their names in y, series 0, got .*asfreq.*to_numpy"):
+        forecaster.fit(pandas.Series(waves(40)[:, 0], index))
+
+
 def months(*dropped):
     index = pandas.date_range("2010-01-01", periods=60, freq="MS").delete(list(dropped))
     return pandas.Series(waves(60 - len(dropped))[:, 0], index)

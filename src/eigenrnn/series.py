@@ -212,14 +212,18 @@ def _calendar(index: Any, place: str) -> Calendar:
     if isinstance(index, pd.PeriodIndex):
         expected = pd.period_range(index[0], periods=len(index), freq=index.freq)
         _check_dates(index, expected, place)
-        return Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
+        calendar = Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
+        _check_rebuilt(index, calendar, place)
+        return calendar
     if isinstance(index, pd.DatetimeIndex):
         frequency = _frequency(index, place)
         last = str(index[-1])
         timezone: str | None = None
         if index.tz is not None:
             timezone = str(index.tz)
-        return Calendar("times", last, frequency, timezone, index.name)
+        calendar = Calendar("times", last, frequency, timezone, index.name)
+        _check_rebuilt(index, calendar, place)
+        return calendar
     if not pd.api.types.is_numeric_dtype(index.dtype):
         raise ValueError(
             f"expected an index of dates, periods or numbers in {place}, got {index[0]!r}: "
@@ -297,6 +301,25 @@ def _check_dates(index: Any, expected: Any, place: str) -> None:
             f"expected each step of frequency {expected.freqstr} in {place}, got none for {first}"
             f": {_REMEDY.format(expected.freqstr)}"
         )
+
+
+def _check_rebuilt(index: Any, calendar: Calendar, place: str) -> None:
+    """Check that a calendar, which has texts alone, tells what was before it and what follows.
+
+    Raises:
+        ValueError: If it does not, as with holidays of one's own.
+    """
+    try:
+        known = index.freq is None or calendar.after(1).freq == index.freq
+        if known and (calendar.until(len(index)) == index).all():
+            return
+    except (ValueError, LookupError):  # of a frequency, or of a time zone
+        pass
+    raise ValueError(
+        f"expected a frequency and a time zone that pandas finds by their names in {place}, got "
+        f"{calendar.frequency} and {calendar.timezone}: frame.asfreq('B'), 'D' or 'MS' has a row "
+        "for each step, to fill in; or pass .to_numpy() for rows as they stand"
+    )
 
 
 def check_same_dates(known: Any, expected: Any, name: str) -> None:
