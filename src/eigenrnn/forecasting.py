@@ -134,6 +134,8 @@ def _curves(series: Any) -> list[tuple[str, Any, Array]]:
             dates = None
         if hasattr(dates, "to_timestamp"):
             dates = dates.to_timestamp()
+        if hasattr(dates, "total_seconds"):
+            dates = dates.total_seconds()
         values = np.asarray(part, dtype=np.float64).reshape(len(part), -1)
         columns = getattr(part, "columns", [getattr(part, "name", None) or ""] * values.shape[1])
         for column, y in zip(columns, values.T, strict=True):

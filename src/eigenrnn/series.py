@@ -29,7 +29,7 @@ class Calendar(NamedTuple):
     """The index of a series of pandas: its last entry, and what follows it.
 
     Args:
-        kind: The entries: times, periods or numbers.
+        kind: The entries: times, durations, periods, numbers or floats.
         last: The last one.
         frequency: The alias of pandas for the distance of two entries; of numbers, the distance.
         timezone: The time zone of times, if they have one.
@@ -57,19 +57,26 @@ class Calendar(NamedTuple):
             step = int(self.frequency)
             end = int(self.last)
             return pd.RangeIndex(end + first * step, end + (last + 1) * step, step, name=self.name)
+        if self.kind == "floats":
+            values = float(self.last) + float(self.frequency) * np.arange(first, last + 1)
+            return pd.Index(values, name=self.name)
         count = last - first + 1
         if self.kind == "periods":
             period: Any = pd.Period(self.last, self.frequency)
             return pd.period_range(
                 period + first, periods=count, freq=self.frequency, name=self.name
             )
-        start = pd.Timestamp(self.last)
+        entries: Any = pd.timedelta_range
+        start: Any = self.last
+        if self.kind == "times":
+            entries = pd.date_range
+            start = pd.Timestamp(self.last)
         if self.timezone is not None:
             start = start.tz_convert(self.timezone)
         if first <= 0:
-            return pd.date_range(end=start, periods=count, freq=self.frequency, name=self.name)
-        dates = pd.date_range(start, periods=last + 1, freq=self.frequency, name=self.name)
-        return dates[first:]
+            return entries(end=start, periods=count, freq=self.frequency, name=self.name)
+        following = entries(start, periods=last + 1, freq=self.frequency, name=self.name)
+        return following[first:]
 
 
 class Form(NamedTuple):
@@ -202,8 +209,8 @@ def _calendar(index: Any, place: str) -> Calendar:
     """Describe an index.
 
     Raises:
-        ValueError: If it is neither one of dates or periods nor one of numbers, is too short, or
-            its dates are not in order or not equally far apart.
+        ValueError: If it has other entries than a `Calendar`, too few, or dates that are not in
+            order or not equally far apart.
     """
     import pandas as pd
 
@@ -215,19 +222,21 @@ def _calendar(index: Any, place: str) -> Calendar:
         calendar = Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
         _check_rebuilt(index, calendar, place)
         return calendar
-    if isinstance(index, pd.DatetimeIndex):
+    if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+        kind = "times" if isinstance(index, pd.DatetimeIndex) else "durations"
         frequency = _frequency(index, place)
         last = str(index[-1])
         timezone: str | None = None
-        if index.tz is not None:
+        if getattr(index, "tz", None) is not None:
             timezone = str(index.tz)
-        calendar = Calendar("times", last, frequency, timezone, index.name)
+        calendar = Calendar(kind, last, frequency, timezone, index.name)
         _check_rebuilt(index, calendar, place)
         return calendar
     if not pd.api.types.is_numeric_dtype(index.dtype):
         raise ValueError(
-            f"expected an index of dates, periods or numbers in {place}, got {index[0]!r}: "
-            "frame.index = pd.to_datetime(frame.index), or pass .to_numpy() for rows as they stand"
+            f"expected an index of dates, durations, periods or numbers in {place}, got "
+            f"{index[0]!r}: frame.index = pd.to_datetime(frame.index), or pass .to_numpy() for "
+            "rows as they stand"
         )
     step = 0
     if pd.api.types.is_integer_dtype(index.dtype):
@@ -236,6 +245,14 @@ def _calendar(index: Any, place: str) -> Calendar:
             step = int(steps[0])
     if step > 0:
         return Calendar("numbers", str(int(index[-1])), str(step), None, index.name)
+    if pd.api.types.is_float_dtype(index.dtype):
+        values = index.to_numpy("float64", na_value=np.nan)
+        distance = (values[-1] - values[0]) / (len(values) - 1)
+        rounding = 4 * np.finfo(getattr(index.dtype, "numpy_dtype", index.dtype)).eps
+        is_next = np.abs(np.diff(values) - distance) <= rounding * np.abs(values).max()
+        if distance > 0 and is_next.all():
+            last = str(float(values[-1]))
+            return Calendar("floats", last, str(float(distance)), None, index.name)
     return Calendar("numbers", str(len(index) - 1), "1", None, index.name)  # counted
 
 
@@ -246,7 +263,7 @@ _REMEDY = (
 
 
 def _frequency(index: Any, place: str) -> str:
-    """Return the distance of two times, by pandas' alias.
+    """Return the distance of two times or durations, by pandas' alias.
 
     Raises:
         ValueError: If they are not in order, or not equally far apart.
@@ -254,14 +271,16 @@ def _frequency(index: Any, place: str) -> str:
     import pandas as pd
 
     _check_order(index, place)
-    found: Any = index.freqstr or pd.DatetimeIndex(index, freq="infer").freqstr
+    kind: Any = type(index)
+    between = pd.date_range if kind is pd.DatetimeIndex else pd.timedelta_range
+    found: Any = index.freqstr or kind(index, freq="infer").freqstr
     if found:
         return found
     # that of ten times without a gap tells where the first gap is
     for first in range(max(len(index) - 9, 0)):
-        usual = pd.DatetimeIndex(index[first : first + 10], freq="infer").freqstr
+        usual = kind(index[first : first + 10], freq="infer").freqstr
         if usual:
-            _check_dates(index, pd.date_range(index[0], index[-1], freq=usual), place)
+            _check_dates(index, between(index[0], index[-1], freq=usual), place)
     distances = np.diff(np.asarray(index.as_unit("ns").asi8))
     other = int((distances != distances[0]).argmax())
     raise ValueError(
