@@ -357,6 +357,14 @@ def test_further_columns_are_known_ahead():
         forecaster.predict(3)
     with pytest.raises(ValueError, match=r"expected 2025-01-01 .* got 2024-10-01"):
         forecaster.predict(3, frame[["holiday"]][57:60])
+    with pytest.raises(ValueError, match=r"expected 2025-01-01 .* got 2024-10-01"):
+        forecaster.predict(3, frame[["holiday"]][57:60], y=known)
+    both = frame[["holiday"]].shift(1, freq="MS")  # of y and what follows it
+    with pytest.raises(ValueError, match=r"expected 2020-01-01 .* got 2020-02-01"):
+        apart.predict(3, both, y=known["sales"])
+    pandas.testing.assert_series_equal(
+        apart.predict(3, frame[["holiday"]], y=known["sales"]), expected
+    )
     with pytest.raises(ValueError, match=r"\['price'\] in frames as y"):
         SequenceForecaster(**options).fit(known, targets="price")
 

@@ -188,8 +188,8 @@ class SequenceForecaster(BaseEstimator):
 
     The names are sktime's: `y` are the series, `X` exogenous values that are known ahead, and a
     horizon of S stands for its ``fh`` of 1, ..., S. Results have the form of what was given; those
-    of pandas' series and frames have the dates that follow. Where the index has no dates and no
-    numbers that are equally far apart, steps are counted from zero.
+    of pandas' series and frames have the dates that follow. Where the index has no dates, no
+    durations and no numbers that are equally far apart, steps are counted from zero.
 
     Args:
         layer: A function of the numbers of inputs and of units that makes a recurrent layer of
@@ -534,9 +534,13 @@ class SequenceForecaster(BaseEstimator):
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
             found.append(each._replace(exogenous=np.concatenate([known, x])))
-        if y is None:
-            for part, calendar in zip(parts, form.calendars, strict=False):
-                check_same_dates(part, calendar.after(horizon), "the index of X")
+        for part, each, known, calendar in zip(
+            parts, series, before, form.calendars, strict=False
+        ):
+            expected = calendar.after(horizon)
+            if known.shape[1] == 0:
+                expected = calendar.until(len(each.values)).append(expected)
+            check_same_dates(part, expected, "the index of X")
         return found, form
 
     def _with_values(self, values: list[Array], form: Form) -> list[_Series]:
