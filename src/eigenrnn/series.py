@@ -227,7 +227,7 @@ def _calendar(index: Any, place: str) -> Calendar:
         frequency = _frequency(index, place)
         last = str(index[-1])
         timezone: str | None = None
-        if getattr(index, "tz", None) is not None:
+        if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
             timezone = str(index.tz)
         calendar = Calendar(kind, last, frequency, timezone, index.name)
         _check_rebuilt(index, calendar, place)
@@ -249,7 +249,7 @@ def _calendar(index: Any, place: str) -> Calendar:
         values = index.to_numpy("float64", na_value=np.nan)
         distance = (values[-1] - values[0]) / (len(values) - 1)
         rounding = 4 * np.finfo(getattr(index.dtype, "numpy_dtype", index.dtype)).eps
-        is_next = np.abs(np.diff(values) - distance) <= rounding * np.abs(values).max()
+        is_next = np.abs(np.diff(values) - distance) < rounding * np.abs(values).max()
         if distance > 0 and is_next.all():
             last = str(float(values[-1]))
             return Calendar("floats", last, str(float(distance)), None, index.name)
