@@ -171,8 +171,37 @@ def test_columns_of_frames_are_found_by_their_names():
     )
     with pytest.raises(ValueError, match="left, right once in y, series 0, got left, up"):
         forecaster.predict(3, X=known, y=y.rename(columns={"right": "up"}))
-    both = SequenceForecaster(**SMALL).fit([y, y[["right", "left"]]])
-    np.testing.assert_array_equal(*both.predict(3))
+    swapped = y[["right", "left"]]
+    both = SequenceForecaster(**SMALL).fit([y, swapped])
+    pandas.testing.assert_frame_equal(*both.predict(3))
+    again = SequenceForecaster(**SMALL).fit(y)
+    found = again.forecast(3, 0.5, y=swapped)
+    expected = again.forecast(3, 0.5)
+    for name in ("values", "lower", "upper", "history"):
+        pandas.testing.assert_frame_equal(getattr(found, name), getattr(expected, name))
+    panel = pandas.concat({"unit": swapped})
+    pandas.testing.assert_frame_equal(again.predict(3, y=panel).loc["unit"], again.predict(3))
+
+
+def test_each_series_keeps_its_name():
+    y = [pandas.Series(waves(40)[:, 0], name=name) for name in ("paris", "rome")]
+    found = SequenceForecaster(**SMALL).fit(y).predict(2)
+    assert [each.name for each in found] == ["paris", "rome"]
+
+
+def test_a_number_may_name_the_target():
+    frame = pandas.DataFrame(waves(43, 2))
+    forecaster = SequenceForecaster(**SMALL).fit(frame[:40], targets=0)
+    assert forecaster.predict(3, frame[40:][[1]]).name == 0
+
+
+def test_series_of_pandas_come_together_and_with_enough_steps():
+    y = months()
+    with pytest.raises(ValueError, match=r"all series of pandas in y or none, got 1 of 2.*numpy"):
+        SequenceForecaster(**SMALL).fit([y, waves(60)[:, 0]])
+    for count in (0, 1):
+        with pytest.raises(ValueError, match=f"at least 3 steps in y, series 0, got {count}"):
+            SequenceForecaster(**SMALL).fit(y.iloc[list(range(count))])
 
 
 @pytest.mark.parametrize(
@@ -185,6 +214,9 @@ def test_columns_of_frames_are_found_by_their_names():
         pandas.period_range("2001Q1", periods=43, freq="Q"),
         pandas.RangeIndex(1950, 1993),
         pandas.Index(range(0, 430, 10)),
+        1950 + pandas.Index(np.arange(43) / 12),
+        pandas.Index(np.arange(43) / 10, name="s"),
+        pandas.timedelta_range("1s", periods=43, freq="500ms", name="ms"),
     ],
     ids=lambda index: str(index.dtype),
 )
@@ -193,9 +225,8 @@ def test_the_dates_of_a_forecast_follow_those_of_the_series(index, tmp_path):
     kept = frame[:40].copy()
     kept.index = type(index)(kept.index) if hasattr(index, "freq") else kept.index
     forecaster = SequenceForecaster(**SMALL).fit(kept)
-    pandas.testing.assert_index_equal(
-        forecaster.predict(3).index, index[40:], exact="equiv", check_names=True
-    )
+    same = partial(pandas.testing.assert_index_equal, exact="equiv", check_exact=False)
+    same(forecaster.predict(3).index, index[40:])
     assert list(forecaster.predict(3).columns) == ["a", "b"]
     forecaster.save(tmp_path / "model.pt")
     pandas.testing.assert_frame_equal(
@@ -205,7 +236,30 @@ def test_the_dates_of_a_forecast_follow_those_of_the_series(index, tmp_path):
     lower, _ = one.predict_interval(3, 0.5)
     assert lower.name == "a"
     assert len(one.forecast(3).history) == 40
-    pandas.testing.assert_index_equal(one.forecast(3).history.index, index[:40], exact="equiv")
+    same(one.forecast(3).history.index, index[:40])
+
+
+def test_durations_are_drawn_in_seconds():
+    y = pandas.Series(waves(40)[:, 0], pandas.timedelta_range("0s", periods=40, freq="500ms"))
+    figure = SequenceForecaster(**SMALL).fit(y).forecast(3).plot()
+    assert figure.axes[0].lines[1].get_xdata().tolist() == [20.0, 20.5, 21.0]
+
+
+@pytest.mark.parametrize(
+    ("frequency", "timezone"),
+    [
+        (pandas.offsets.CustomBusinessDay(holidays=["2030-12-25"]), None),
+        (pandas.DateOffset(months=1), None),
+        (pandas.offsets.Week(), None),
+        ("D", "dateutil/Europe/Berlin"),
+    ],
+    ids=str,
+)
+def test_a_calendar_that_has_no_name_is_refused_before_the_training(frequency, timezone):
+    index = pandas.date_range("2020-01-01", periods=40, freq=frequency, tz=timezone)
+    forecaster = SequenceForecaster(epochs=10**6)
+    with pytest.raises(ValueError, match=r"by their names in y, series 0, got .*asfreq.*to_numpy"):
+        forecaster.fit(pandas.Series(waves(40)[:, 0], index))
 
 
 def months(*dropped):
@@ -228,7 +282,10 @@ def months(*dropped):
         (months().rename({months().index[5]: pandas.NaT}), "in order"),
         (months().rename(index=str), "to_datetime"),
         (months().rename(index=lambda date: date.date()), "to_datetime"),
-        (pandas.Series(1.0, pandas.timedelta_range("0s", periods=60, freq="s")), "to_numpy"),
+        (
+            pandas.Series(1.0, pandas.timedelta_range("0s", periods=60, freq="s").delete(30)),
+            r"none for 0 days 00:00:30.*to_numpy",
+        ),
         (pandas.concat({"shop": pandas.concat({"shelf": months()})}), "two levels.*got 3"),
     ],
     ids=[
@@ -259,6 +316,31 @@ def test_a_panel_is_several_series():
     np.testing.assert_allclose(found["y"], [5, 5, 405, 405], atol=3)
 
 
+def test_the_series_of_panels_are_found_by_their_names():
+    rng = np.random.default_rng(0)
+    parts = {
+        name: pandas.DataFrame(rng.normal(size=(43, 2)) + level, columns=["y", "x"])
+        for name, level in (("low", 0), ("high", 400), ("middle", 20))
+    }
+    panel = pandas.concat({name: part[:40] for name, part in parts.items()})
+    ahead = pandas.concat({name: part[40:][["x"]] for name, part in parts.items()})
+    order = ["middle", "low", "high"]
+    forecaster = SequenceForecaster(**SMALL).fit(panel["y"], panel[["x"]])
+    expected = forecaster.predict(3, ahead)
+    again = SequenceForecaster(**SMALL).fit(panel["y"], panel[["x"]].loc[order])
+    pandas.testing.assert_series_equal(again.predict(3, ahead.loc[order]), expected)
+    known = pandas.concat([panel[["x"]], ahead])
+    found = forecaster.predict(3, known, y=panel["y"].loc[order])
+    pandas.testing.assert_series_equal(found, expected.loc[order])
+    few = order[:2]
+    found = forecaster.predict(3, known.loc[few], y=panel["y"].loc[few])
+    pandas.testing.assert_series_equal(found, expected.loc[few])
+    named = r"series \['low', 'high', 'middle'\] of y in X, got \['low', 'top', 'middle'\]"
+    for call in (partial(forecaster.fit, panel["y"]), partial(forecaster.predict, 3)):
+        with pytest.raises(ValueError, match=named):
+            call(ahead.rename({"high": "top"}))
+
+
 def test_further_columns_are_known_ahead():
     rng = np.random.default_rng(0)
     frame = pandas.DataFrame({"sales": rng.normal(size=63), "holiday": rng.integers(2, size=63)})
@@ -275,6 +357,14 @@ def test_further_columns_are_known_ahead():
         forecaster.predict(3)
     with pytest.raises(ValueError, match=r"expected 2025-01-01 .* got 2024-10-01"):
         forecaster.predict(3, frame[["holiday"]][57:60])
+    with pytest.raises(ValueError, match=r"expected 2025-01-01 .* got 2024-10-01"):
+        forecaster.predict(3, frame[["holiday"]][57:60], y=known)
+    both = frame[["holiday"]].shift(1, freq="MS")  # of y and what follows it
+    with pytest.raises(ValueError, match=r"expected 2020-01-01 .* got 2020-02-01"):
+        apart.predict(3, both, y=known["sales"])
+    pandas.testing.assert_series_equal(
+        apart.predict(3, frame[["holiday"]], y=known["sales"]), expected
+    )
     with pytest.raises(ValueError, match=r"\['price'\] in frames as y"):
         SequenceForecaster(**options).fit(known, targets="price")
 

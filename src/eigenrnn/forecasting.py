@@ -18,7 +18,16 @@ from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.fitting import Loop, checked_device, drawing, seed_of, write_file
 from eigenrnn.layers import GRU
 from eigenrnn.models import SequenceModel
-from eigenrnn.series import Calendar, Form, check_same_dates, deviation, given, read, split
+from eigenrnn.series import (
+    Calendar,
+    Form,
+    check_same_dates,
+    deviation,
+    given,
+    known_ahead,
+    read,
+    split,
+)
 from eigenrnn.values import Array
 
 check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
@@ -125,6 +134,8 @@ def _curves(series: Any) -> list[tuple[str, Any, Array]]:
             dates = None
         if hasattr(dates, "to_timestamp"):
             dates = dates.to_timestamp()
+        if hasattr(dates, "total_seconds"):
+            dates = dates.total_seconds()
         values = np.asarray(part, dtype=np.float64).reshape(len(part), -1)
         columns = getattr(part, "columns", [getattr(part, "name", None) or ""] * values.shape[1])
         for column, y in zip(columns, values.T, strict=True):
@@ -177,8 +188,8 @@ class SequenceForecaster(BaseEstimator):
 
     The names are sktime's: `y` are the series, `X` exogenous values that are known ahead, and a
     horizon of S stands for its ``fh`` of 1, ..., S. Results have the form of what was given; those
-    of pandas' series and frames have the dates that follow. Where the index has no dates and no
-    numbers that are equally far apart, steps are counted from zero.
+    of pandas' series and frames have the dates that follow. Where the index has no dates, no
+    durations and no numbers that are equally far apart, steps are counted from zero.
 
     Args:
         layer: A function of the numbers of inputs and of units that makes a recurrent layer of
@@ -272,7 +283,8 @@ class SequenceForecaster(BaseEstimator):
             X: What is known ahead of those steps, (S, E), or a list, if `fit` had X; with y, of
                 its steps and the next S, or with `targets` in `fit` of the next S.
             y: Series to continue in place of those of `fit`. If there are as many, they are those
-                of `fit` with later values, and keep their statistics.
+                of `fit` with later values, and keep their statistics. Of two panels the names
+                tell, and a series of a new name has statistics of its own.
         """
         series, form = self._continued(horizon, X, y)
         return form.filled(self._forecasts(series, horizon), ahead=True)
@@ -504,14 +516,14 @@ class SequenceForecaster(BaseEstimator):
         form = self.form_
         before = [each.exogenous for each in series]
         if y is not None:
-            parts, others, form = given(y, self.targets_)
-            series = self._with_values(read(parts, "y", self.columns_)[0])
+            parts, others, form = given(y, self.targets_, self.columns_)
+            series = self._with_values(read(parts, "y", self.columns_)[0], form)
             before = [each.exogenous for each in series]  # empty: X has their steps too
             if others is not None:
                 before, _ = read(others, "y", self.known_columns_)
         if X is None:
             return series, form
-        parts, _, _ = split(X)
+        parts = known_ahead(X, form)
         rows, _ = read(parts, "X", self.known_columns_, len(series))
         found: list[_Series] = []
         for each, x, known in zip(series, rows, before, strict=True):
@@ -522,13 +534,19 @@ class SequenceForecaster(BaseEstimator):
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
             found.append(each._replace(exogenous=np.concatenate([known, x])))
-        if y is None:
-            for part, calendar in zip(parts, form.calendars, strict=False):
-                check_same_dates(part, calendar.after(horizon), "the index of X")
+        for part, each, known, calendar in zip(
+            parts, series, before, form.calendars, strict=False
+        ):
+            expected = calendar.after(horizon)
+            if known.shape[1] == 0:
+                expected = calendar.until(len(each.values)).append(expected)
+            check_same_dates(part, expected, "the index of X")
         return found, form
 
-    def _with_values(self, values: list[Array]) -> list[_Series]:
+    def _with_values(self, values: list[Array], form: Form) -> list[_Series]:
         """Return other series: those of `fit` with later values, if there are as many.
+
+        Those of panels are found by their names.
 
         Raises:
             ValueError: If a series is too short, or has other columns than those of `fit`.
@@ -540,10 +558,20 @@ class SequenceForecaster(BaseEstimator):
                     f"expected series of more than season + 1 = {self.season_ + 1} steps and of "
                     f"{K} columns, got {v.shape}"
                 )
-        if len(values) == len(self.series_):
-            pairs = zip(self.series_, values, strict=True)
-            return [each._replace(values=v, exogenous=v[:, :0]) for each, v in pairs]
-        return [_Series.of(v, v[:, :0], self.season_, len(v)) for v in values]
+        known = dict(enumerate(self.series_))
+        names: Sequence[Any] = range(len(values))
+        if form.keys is not None and self.form_.keys is not None:
+            known = dict(zip(self.form_.keys[0], self.series_, strict=True))
+            names = form.keys[0]
+        elif len(values) != len(known):
+            known = {}
+        found: list[_Series] = []
+        for name, v in zip(names, values, strict=True):
+            if name in known:
+                found.append(known[name]._replace(values=v, exogenous=v[:, :0]))
+            else:
+                found.append(_Series.of(v, v[:, :0], self.season_, len(v)))
+        return found
 
     @torch.no_grad()
     def _forecasts(self, series: Sequence[_Series], horizon: int) -> list[Array]:  # each (S, K)
@@ -620,12 +648,12 @@ def _read_all(
     Raises:
         ValueError: If the two do not fit.
     """
-    parts, others, form = given(y, targets)
+    parts, others, form = given(y, targets, None)
     values, columns = read(parts, "y", None)
     if X is not None and others is not None:
         raise ValueError("expected X or further columns in y, got both: join them")
     if X is not None:
-        others, _, _ = split(X)
+        others = known_ahead(X, form)
     if others is None:
         return values, [v[:, :0] for v in values], (columns, None), form
     known, known_columns = read(others, "X", None, len(values))

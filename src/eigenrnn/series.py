@@ -13,14 +13,23 @@ check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
 
 from sklearn.utils import check_array  # noqa: E402
 
-__all__ = ["Calendar", "Form", "check_same_dates", "deviation", "given", "read", "split"]
+__all__ = [
+    "Calendar",
+    "Form",
+    "check_same_dates",
+    "deviation",
+    "given",
+    "known_ahead",
+    "read",
+    "split",
+]
 
 
 class Calendar(NamedTuple):
     """The index of a series of pandas: its last entry, and what follows it.
 
     Args:
-        kind: The entries: times, periods or numbers.
+        kind: The entries: times, durations, periods, numbers or floats.
         last: The last one.
         frequency: The alias of pandas for the distance of two entries; of numbers, the distance.
         timezone: The time zone of times, if they have one.
@@ -48,19 +57,26 @@ class Calendar(NamedTuple):
             step = int(self.frequency)
             end = int(self.last)
             return pd.RangeIndex(end + first * step, end + (last + 1) * step, step, name=self.name)
+        if self.kind == "floats":
+            values = float(self.last) + float(self.frequency) * np.arange(first, last + 1)
+            return pd.Index(values, name=self.name)
         count = last - first + 1
         if self.kind == "periods":
             period: Any = pd.Period(self.last, self.frequency)
             return pd.period_range(
                 period + first, periods=count, freq=self.frequency, name=self.name
             )
-        start = pd.Timestamp(self.last)
+        entries: Any = pd.timedelta_range
+        start: Any = self.last
+        if self.kind == "times":
+            entries = pd.date_range
+            start = pd.Timestamp(self.last)
         if self.timezone is not None:
             start = start.tz_convert(self.timezone)
         if first <= 0:
-            return pd.date_range(end=start, periods=count, freq=self.frequency, name=self.name)
-        dates = pd.date_range(start, periods=last + 1, freq=self.frequency, name=self.name)
-        return dates[first:]
+            return entries(end=start, periods=count, freq=self.frequency, name=self.name)
+        following = entries(start, periods=last + 1, freq=self.frequency, name=self.name)
+        return following[first:]
 
 
 class Form(NamedTuple):
@@ -70,7 +86,7 @@ class Form(NamedTuple):
         is_flat: Whether they have no axis of columns.
         is_several: Whether they are a list.
         keys: The names of the series of a panel, and of the levels of its index.
-        columns: The names of the columns of frames, or the name of a series of pandas.
+        columns: The names of the columns of frames, or the name of each series of pandas.
         calendars: The index of each series of pandas; none for arrays.
     """
 
@@ -94,7 +110,7 @@ class Form(NamedTuple):
                 index = self.calendars[number].after(len(values))
             elif self.calendars:
                 index = self.calendars[number].until(len(values))
-            found.append(self._one(values, index))
+            found.append(self._one(number, values, index))
         if self.keys is not None:
             import pandas as pd
 
@@ -104,7 +120,7 @@ class Form(NamedTuple):
             return found
         return found[0]
 
-    def _one(self, values: Array, index: Any) -> Any:
+    def _one(self, number: int, values: Array, index: Any) -> Any:
         """Return a series as an array, or as one of pandas with an index."""
         flat = values[:, 0]
         if index is None:
@@ -112,7 +128,7 @@ class Form(NamedTuple):
         import pandas as pd
 
         if self.is_flat:
-            return pd.Series(flat, index, name=self.columns[0])
+            return pd.Series(flat, index, name=self.columns[number])
         columns: Any = self.columns
         return pd.DataFrame(values, index, columns=columns)
 
@@ -129,65 +145,98 @@ def split(series: Any) -> tuple[list[Any], bool, tuple[list[Any], list[Any]] | N
     return [series], False, None
 
 
-def given(y: Any, targets: Any, place: str = "y") -> tuple[list[Any], list[Any] | None, Form]:
+def given(y: Any, targets: Any, columns: Any) -> tuple[list[Any], list[Any] | None, Form]:
     """Return the series, what else their frames hold, and their form.
 
     Args:
         y: The series.
         targets: The columns of frames to forecast; None for all, and nothing else is held.
-        place: Names them in errors.
+        columns: The order of the columns of frames; None for that of the first one.
     Raises:
-        ValueError: If a column is missing, or the dates of a series are not in order or not
-            equally far apart.
+        ValueError: If a column is missing, only some series are of pandas, or the dates of one are
+            too few, not in order or not equally far apart.
     """
     parts, is_several, keys = split(y)
     if not parts:
-        raise ValueError(f"expected some series in {place}, got 0")
+        raise ValueError("expected some series in y, got 0")
     others: list[Any] | None = None
     if targets is not None:
-        wanted = [targets] if isinstance(targets, str) else targets
+        is_one = isinstance(targets, tuple) or np.ndim(targets) == 0  # a tuple is a name
+        wanted = [targets] if is_one else list(targets)
         left = [name for name in getattr(parts[0], "columns", []) if name not in wanted]
         for part in parts:
             names = list(getattr(part, "columns", []))
             if not set(wanted) <= set(names):
-                raise ValueError(f"expected columns {wanted} in frames as {place}, got {names}")
+                raise ValueError(f"expected columns {wanted} in frames as y, got {names}")
         if left:
             others = [part[left] for part in parts]
-        parts = [part[targets] for part in parts]
-    columns: list[Any] = []
+        parts = [part[targets if is_one else wanted] for part in parts]
     calendars: list[Calendar] = []
     for number, part in enumerate(parts):
         index = getattr(part, "index", None)
         if hasattr(index, "is_monotonic_increasing"):  # of pandas; a list has a method
-            calendars.append(_calendar(index, f"{place}, series {number}"))
-            columns = list(getattr(part, "columns", [getattr(part, "name", None)]))
-    return parts, others, Form(np.ndim(parts[0]) == 1, is_several, keys, columns, calendars)
+            calendars.append(_calendar(index, f"y, series {number}"))
+    if len(calendars) not in (0, len(parts)):
+        raise ValueError(
+            f"expected all series of pandas in y or none, got {len(calendars)} of {len(parts)}: "
+            "pass .to_numpy() of each"
+        )
+    is_flat = np.ndim(parts[0]) == 1
+    if is_flat:
+        columns = [getattr(part, "name", None) for part in parts]
+    elif columns is None:
+        columns = getattr(parts[0], "columns", [])
+    return parts, others, Form(is_flat, is_several, keys, list(columns), calendars)
+
+
+def known_ahead(X: Any, form: Form) -> list[Any]:
+    """Return the parts of X, of panels in the order of the names of the series.
+
+    Raises:
+        ValueError: If both are panels, and the names differ.
+    """
+    parts, _, keys = split(X)
+    if keys is None or form.keys is None:
+        return parts
+    by_name = dict(zip(keys[0], parts, strict=True))
+    names = form.keys[0]
+    if set(by_name) != set(names):
+        raise ValueError(f"expected the series {names} of y in X, got {[*by_name]}")
+    return [by_name[name] for name in names]
 
 
 def _calendar(index: Any, place: str) -> Calendar:
     """Describe an index.
 
     Raises:
-        ValueError: If it is neither one of dates or periods nor one of numbers, or its dates are
-            not in order or not equally far apart.
+        ValueError: If it has other entries than a `Calendar`, too few, or dates that are not in
+            order or not equally far apart.
     """
     import pandas as pd
 
+    if len(index) < 3:
+        raise ValueError(f"expected at least 3 steps in {place}, got {len(index)}")
     if isinstance(index, pd.PeriodIndex):
         expected = pd.period_range(index[0], periods=len(index), freq=index.freq)
         _check_dates(index, expected, place)
-        return Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
-    if isinstance(index, pd.DatetimeIndex):
+        calendar = Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
+        _check_rebuilt(index, calendar, place)
+        return calendar
+    if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
+        kind = "times" if isinstance(index, pd.DatetimeIndex) else "durations"
         frequency = _frequency(index, place)
         last = str(index[-1])
         timezone: str | None = None
-        if index.tz is not None:
+        if isinstance(index, pd.DatetimeIndex) and index.tz is not None:
             timezone = str(index.tz)
-        return Calendar("times", last, frequency, timezone, index.name)
+        calendar = Calendar(kind, last, frequency, timezone, index.name)
+        _check_rebuilt(index, calendar, place)
+        return calendar
     if not pd.api.types.is_numeric_dtype(index.dtype):
         raise ValueError(
-            f"expected an index of dates, periods or numbers in {place}, got {index[0]!r}: "
-            "frame.index = pd.to_datetime(frame.index), or pass .to_numpy() for rows as they stand"
+            f"expected an index of dates, durations, periods or numbers in {place}, got "
+            f"{index[0]!r}: frame.index = pd.to_datetime(frame.index), or pass .to_numpy() for "
+            "rows as they stand"
         )
     step = 0
     if pd.api.types.is_integer_dtype(index.dtype):
@@ -196,6 +245,14 @@ def _calendar(index: Any, place: str) -> Calendar:
             step = int(steps[0])
     if step > 0:
         return Calendar("numbers", str(int(index[-1])), str(step), None, index.name)
+    if pd.api.types.is_float_dtype(index.dtype):
+        values = index.to_numpy("float64", na_value=np.nan)
+        distance = (values[-1] - values[0]) / (len(values) - 1)
+        rounding = 4 * np.finfo(getattr(index.dtype, "numpy_dtype", index.dtype)).eps
+        is_next = np.abs(np.diff(values) - distance) < rounding * np.abs(values).max()
+        if distance > 0 and is_next.all():
+            last = str(float(values[-1]))
+            return Calendar("floats", last, str(float(distance)), None, index.name)
     return Calendar("numbers", str(len(index) - 1), "1", None, index.name)  # counted
 
 
@@ -206,7 +263,7 @@ _REMEDY = (
 
 
 def _frequency(index: Any, place: str) -> str:
-    """Return the distance of two times, by pandas' alias.
+    """Return the distance of two times or durations, by pandas' alias.
 
     Raises:
         ValueError: If they are not in order, or not equally far apart.
@@ -214,14 +271,16 @@ def _frequency(index: Any, place: str) -> str:
     import pandas as pd
 
     _check_order(index, place)
-    found: Any = index.freqstr or pd.DatetimeIndex(index, freq="infer").freqstr
+    kind: Any = type(index)
+    between = pd.date_range if kind is pd.DatetimeIndex else pd.timedelta_range
+    found: Any = index.freqstr or kind(index, freq="infer").freqstr
     if found:
         return found
     # that of ten times without a gap tells where the first gap is
     for first in range(max(len(index) - 9, 0)):
-        usual = pd.DatetimeIndex(index[first : first + 10], freq="infer").freqstr
+        usual = kind(index[first : first + 10], freq="infer").freqstr
         if usual:
-            _check_dates(index, pd.date_range(index[0], index[-1], freq=usual), place)
+            _check_dates(index, between(index[0], index[-1], freq=usual), place)
     distances = np.diff(np.asarray(index.as_unit("ns").asi8))
     other = int((distances != distances[0]).argmax())
     raise ValueError(
@@ -261,6 +320,25 @@ def _check_dates(index: Any, expected: Any, place: str) -> None:
             f"expected each step of frequency {expected.freqstr} in {place}, got none for {first}"
             f": {_REMEDY.format(expected.freqstr)}"
         )
+
+
+def _check_rebuilt(index: Any, calendar: Calendar, place: str) -> None:
+    """Check that a calendar, which has texts alone, tells what was before it and what follows.
+
+    Raises:
+        ValueError: If it does not, as with holidays of one's own.
+    """
+    try:
+        known = index.freq is None or calendar.after(1).freq == index.freq
+        if known and (calendar.until(len(index)) == index).all():
+            return
+    except (ValueError, LookupError):  # of a frequency, or of a time zone
+        pass
+    raise ValueError(
+        f"expected a frequency and a time zone that pandas finds by their names in {place}, got "
+        f"{calendar.frequency} and {calendar.timezone}: frame.asfreq('B'), 'D' or 'MS' has a row "
+        "for each step, to fill in; or pass .to_numpy() for rows as they stand"
+    )
 
 
 def check_same_dates(known: Any, expected: Any, name: str) -> None:
