@@ -1,6 +1,5 @@
 """Every backend of the delta rule agrees with its definition, which agrees with a second one."""
 
-import importlib.util
 import itertools
 import math
 
@@ -367,48 +366,6 @@ def test_swaps_of_three_things_are_kept_for_three_thousand_steps(backend):
     S0 = I.view(1, 1, 3, 3)
     _, S = delta(k[..., 0, :], k, torch.zeros_like(k), beta, None, S0, backend=backend)
     torch.testing.assert_close(S[0, 0], I[order], rtol=0, atol=1e-10)
-
-
-def of_head_last(tensors):
-    """Return operands with R = 1 as other libraries take them: batch first, without R."""
-    q, k, v, beta, log_decay, S0 = tensors
-    first = [each.transpose(0, 1) for each in (q, k[:, :, :, 0], v[:, :, :, 0])]
-    return [*first, beta[:, :, :, 0].transpose(0, 1), log_decay.transpose(0, 1), S0]
-
-
-def assert_equal_outside(tensors, o, S_n):
-    expected = {"o": o.transpose(0, 1), "S_n": S_n}
-    for backend in HERE:
-        got = delta(*tensors, backend=backend)
-        assert_near(dict(zip(NAMES, got, strict=False)), expected, tol(torch.float32, 10))
-
-
-@pytest.mark.slow  # the import takes seconds
-@pytest.mark.skipif(
-    importlib.util.find_spec("fla") is not None,
-    reason="where flash-linear-attention is installed, transformers calls its kernels",
-)
-def test_it_equals_the_torch_function_of_transformers():
-    module = pytest.importorskip("transformers.models.qwen3_next.modeling_qwen3_next")
-    tensors = operands(130, K=8, V=16, dtype=torch.float32)
-    q, k, v, beta, log_decay, S0 = of_head_last(tensors)
-    o, S_n = module.torch_chunk_gated_delta_rule(
-        math.sqrt(8) * q, k, v, log_decay, beta, initial_state=S0, output_final_state=True
-    )
-    assert_equal_outside(tensors, o, S_n)
-
-
-@pytest.mark.slow
-@pytest.mark.filterwarnings("ignore:Triton is not supported")
-def test_it_equals_the_naive_functions_of_flash_linear_attention():
-    module = pytest.importorskip("fla.ops.gated_delta_rule.naive")
-    tensors = operands(130, K=8, V=16, dtype=torch.float32)
-    q, k, v, beta, log_decay, S0 = of_head_last(tensors)
-    options = {"scale": 1.0, "initial_state": S0, "output_final_state": True}
-    one = module.naive_recurrent_gated_delta_rule(q, k, v, beta, log_decay, **options)
-    assert_equal_outside(tensors, *one)
-    other = module.naive_chunk_gated_delta_rule(q, k, v, log_decay, beta, **options)
-    assert_equal_outside(tensors, *other)
 
 
 class Op(torch.nn.Module):
