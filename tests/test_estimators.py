@@ -543,6 +543,9 @@ def test_a_panel_with_two_levels_of_index_is_its_sequences():
     panel = pandas.concat(frames, names=["instance", "time"])
     fitted = classifier(epochs=2).fit(panel, y)
     np.testing.assert_array_equal(fitted.predict_proba(panel), fitted.predict_proba(X))
+    for nameless in (None, np.nan):
+        with pytest.raises(ValueError, match="got none in row 8: name it"):
+            fitted.predict(panel.rename(index={"s1": nameless}, level=0))
 
 
 def test_given_validation_data_choose_the_epoch_and_all_others_are_trained_on():
@@ -600,6 +603,16 @@ def test_each_layer_has_its_rate_and_is_named_after_the_fit():
         np.testing.assert_array_equal(probabilities(fitted, X, y), expected)
         assert fitted.layer_ is layer
         assert f"fitted with {layer.__name__}(2, 8" in repr(fitted)
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_fit_needs_no_gradients_of_the_caller(mode):
+    X, y = draw()
+    with mode():
+        found = classifier(epochs=2).fit(X, y)
+        assert not torch.is_grad_enabled()
+    expected = classifier(epochs=2).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
 
 
 def test_the_model_streams_scaled_steps():

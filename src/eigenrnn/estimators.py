@@ -171,6 +171,8 @@ class _SequenceEstimator(BaseEstimator):
             text += f", fitted with {type(self.model_.layer).__name__}{self.sizes_[:2]}"
         return text
 
+    @torch.inference_mode(False)  # the caller's may be on
+    @torch.enable_grad()
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> KeyboardInterrupt | None:
         """Divide and scale the data, and train; return Ctrl-C, if it ended the training.
 

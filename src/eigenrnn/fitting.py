@@ -6,8 +6,8 @@ import logging
 import math
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -77,6 +77,8 @@ class Loop:
         if self.clip_norm is not None:
             check_positive("clip_norm", self.clip_norm)
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def run(
         self,
         model: nn.Module,
@@ -264,14 +266,23 @@ def _model(make_layer: Any, content: Any) -> SequenceModel:
     input_size, hidden_size, output_size = content["sizes"]
     weights = content["weights"]
     # the weights that are drawn are replaced at once: the caller's draws must not shift
-    with torch.random.fork_rng(devices=()):
+    with torch.random.fork_rng(devices=()), _default_dtype(weights["head.weight"].dtype):
         model = SequenceModel(make_layer(input_size, hidden_size), output_size, content["readout"])
-    model.head.to(weights["head.weight"].dtype)
     for name, value in model.state_dict().items():
         if name in weights and value.dtype != weights[name].dtype:
             raise ValueError(f"expected {name} of {weights[name].dtype}, got {value.dtype}")
     model.load_state_dict(weights)
     return model.eval()
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Generator[None]:
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 @cache

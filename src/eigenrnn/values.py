@@ -84,7 +84,7 @@ def parts_of_panel(table: Any) -> tuple[list[Any], list[Any]] | None:
     gives None.
 
     Raises:
-        ValueError: If the index has more levels.
+        ValueError: If the index has more levels, or a row has no name of its sequence.
     """
     levels = getattr(getattr(table, "index", None), "nlevels", 1)
     if levels > 2:
@@ -94,5 +94,11 @@ def parts_of_panel(table: Any) -> tuple[list[Any], list[Any]] | None:
         )
     if levels == 1:
         return None
+    has_no_name = table.index.get_level_values(0).isna()
+    if has_no_name.any():
+        raise ValueError(
+            "expected the name of a sequence in the first level of the index, got none in row "
+            f"{has_no_name.argmax()}: name it, as in frame.rename(index={{np.nan: 'a'}}, level=0)"
+        )
     groups = list(table.groupby(level=0, sort=False))
     return [name for name, _ in groups], [part.droplevel(0) for _, part in groups]
