@@ -647,6 +647,59 @@ def test_shapes_and_weights_are_checked():
             classifier().fit(X, y, sample_weight=weights)
 
 
+def framed(times):
+    return [pandas.DataFrame({"v": np.arange(5.0), "when": times}) for _ in range(40)]
+
+
+X_OF_40 = draw()[0]
+DATES = pandas.date_range("2000", periods=5)
+REFUSED = {
+    "zone": (
+        framed(DATES.tz_localize("UTC")),
+        {},
+        {},
+        "column when of .* got a Timestamp",
+    ),
+    "period": (framed(DATES.to_period("D")), {}, {}, "column when of .* got a Period"),
+    "channels": (
+        [*X_OF_40[:39], np.ones((5, 3))],
+        {},
+        {},
+        "2 channels .* got 3 in sequence 39",
+    ),
+    "None": (X_OF_40, {}, {"groups": [None, *"ab" * 19, "c"]}, "got None for sequence 0"),
+    "NaN": (X_OF_40, {}, {"groups": [*range(39), np.nan]}, "got nan for sequence 39"),
+    "weight": (X_OF_40, {}, {"sample_weight": [np.inf] * 40}, ">= 0 and finite"),
+    "text": (X_OF_40, {"validation": "x"}, {}, "got 'x'"),
+    "part": (X_OF_40, {"validation": (X_OF_40,)}, {}, "or .X, y., got 1 parts"),
+    "layer": (X_OF_40, {"layer": torch.nn.Linear}, {}, "recurrent layer, as GRU, got a Linear"),
+    "generator": (iter(X_OF_40), {}, {}, "got a list_iterator: pass list.X."),
+    "dict": (dict(enumerate(X_OF_40)), {}, {}, "got a dict: pass list.X.values"),
+    "names": (
+        [pandas.DataFrame(x, columns=DATES[:2]) for x in X_OF_40],
+        {},
+        {},
+        "Timestamp: fr",
+    ),
+}
+
+
+@pytest.mark.parametrize(("X", "options", "values", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_a_fit_cannot_take_is_named(X, options, values, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        classifier(**options).fit(X, draw()[1], **values)
+
+
+def test_answers_that_a_fit_cannot_take_are_named():
+    X, _ = draw()
+    days = np.array(["2000-01-01", "2000-01-02"] * 20, "M8[D]")
+    with pytest.raises(ValueError, match=r"classes in y .* got a date: y.astype"):
+        classifier().fit(X, days)
+    numbers = np.arange(40.0)
+    with pytest.raises(ValueError, match=r"got \(40, 1\)"):
+        SequenceRegressor(validation=(X, numbers[:, None])).fit(X, numbers)
+
+
 @pytest.mark.parametrize("kind", ["object", "category", "str"])
 def test_a_table_of_one_column_gives_its_rows_as_labels(kind):
     X = [np.ones((5, 1)) * (i % 2) for i in range(20)]

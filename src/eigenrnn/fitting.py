@@ -29,7 +29,16 @@ check_installed("eigenrnn[estimators]", "eigenrnn.estimators", "sklearn")
 
 from sklearn.utils import check_random_state  # noqa: E402
 
-__all__ = ["Loop", "Training", "checked_device", "drawing", "read_file", "seed_of", "write_file"]
+__all__ = [
+    "Loop",
+    "Training",
+    "check_plain",
+    "checked_device",
+    "drawing",
+    "read_file",
+    "seed_of",
+    "write_file",
+]
 
 _FORMAT = 1
 _VERSION = version("eigenrnn")
@@ -172,6 +181,18 @@ def drawing(generator: torch.Generator, device: torch.device) -> AbstractContext
     if device.type == "cpu":
         return DrawFrom(generator)
     return nullcontext()
+
+
+def check_plain(values: Any, name: str, remedy: str) -> None:
+    """Check, before a training, that `write_file` can write the values of an array.
+
+    Raises:
+        ValueError: If it cannot.
+    """
+    for value in values.tolist():
+        if not _is_plain(value):
+            kind = type(value).__name__
+            raise ValueError(f"expected {name} to be numbers or texts, got a {kind}: {remedy}")
 
 
 def write_file(path: str | Path, estimator: Any) -> None:

@@ -12,6 +12,7 @@ Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
 """The largest value of a series. The square of one, in its deviation, is finite in float64."""
 
+_DROP = "leave the column out, or make it numbers"
 _LONG = "leave the column out, or divide a long table: [part for _, part in frame.groupby(column)]"
 
 
@@ -33,7 +34,7 @@ def numbers(values: Any, place: str) -> Any:
         values: What numpy makes an array of.
         place: Names the values in errors.
     Raises:
-        ValueError: If they are times or texts.
+        ValueError: If they are times, texts or other objects.
     """
     array = np.asarray(values)
     if array.dtype.kind in "mM":
@@ -48,8 +49,14 @@ def numbers(values: Any, place: str) -> Any:
         if is_text.any():
             text = str(array.ravel()[is_text.argmax()])
             raise ValueError(f"expected numbers in {place}, got the text {text!r}; {_LONG}")
-        if hasattr(values, "to_numpy") and values.isna().any():  # pd.NA is no float
-            return values.to_numpy(dtype="float64", na_value=np.nan)
+        if hasattr(values, "isna"):  # of pandas, whose times with a zone are objects
+            is_missing = np.asarray(values.isna())
+            for value in array[~is_missing]:
+                if not hasattr(value, "__float__"):
+                    kind = type(value).__name__
+                    raise ValueError(f"expected numbers in {place}, got a {kind}; {_DROP}")
+            if is_missing.any():  # pd.NA is no float
+                return values.to_numpy(dtype="float64", na_value=np.nan)
     return array
 
 
