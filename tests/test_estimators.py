@@ -543,6 +543,9 @@ def test_a_panel_with_two_levels_of_index_is_its_sequences():
     panel = pandas.concat(frames, names=["instance", "time"])
     fitted = classifier(epochs=2).fit(panel, y)
     np.testing.assert_array_equal(fitted.predict_proba(panel), fitted.predict_proba(X))
+    for nameless in (None, np.nan):
+        with pytest.raises(ValueError, match="got none in row 8: name it"):
+            fitted.predict(panel.rename(index={"s1": nameless}, level=0))
 
 
 def test_given_validation_data_choose_the_epoch_and_all_others_are_trained_on():
@@ -602,6 +605,16 @@ def test_each_layer_has_its_rate_and_is_named_after_the_fit():
         assert f"fitted with {layer.__name__}(2, 8" in repr(fitted)
 
 
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_fit_needs_no_gradients_of_the_caller(mode):
+    X, y = draw()
+    with mode():
+        found = classifier(epochs=2).fit(X, y)
+        assert not torch.is_grad_enabled()
+    expected = classifier(epochs=2).fit(X, y)
+    np.testing.assert_array_equal(found.predict_proba(X), expected.predict_proba(X))
+
+
 def test_the_model_streams_scaled_steps():
     X, y = draw()
     fitted = classifier().fit(X, y)
@@ -632,6 +645,59 @@ def test_shapes_and_weights_are_checked():
     for weights in (np.zeros(40), -np.ones(40), np.full(40, np.nan)):
         with pytest.raises(ValueError, match="sample_weight"):
             classifier().fit(X, y, sample_weight=weights)
+
+
+def framed(times):
+    return [pandas.DataFrame({"v": np.arange(5.0), "when": times}) for _ in range(40)]
+
+
+X_OF_40 = draw()[0]
+DATES = pandas.date_range("2000", periods=5)
+REFUSED = {
+    "zone": (
+        framed(DATES.tz_localize("UTC")),
+        {},
+        {},
+        "column when of .* got a Timestamp",
+    ),
+    "period": (framed(DATES.to_period("D")), {}, {}, "column when of .* got a Period"),
+    "channels": (
+        [*X_OF_40[:39], np.ones((5, 3))],
+        {},
+        {},
+        "2 channels .* got 3 in sequence 39",
+    ),
+    "None": (X_OF_40, {}, {"groups": [None, *"ab" * 19, "c"]}, "got None for sequence 0"),
+    "NaN": (X_OF_40, {}, {"groups": [*range(39), np.nan]}, "got nan for sequence 39"),
+    "weight": (X_OF_40, {}, {"sample_weight": [np.inf] * 40}, ">= 0 and finite"),
+    "text": (X_OF_40, {"validation": "x"}, {}, "got 'x'"),
+    "part": (X_OF_40, {"validation": (X_OF_40,)}, {}, "or .X, y., got 1 parts"),
+    "layer": (X_OF_40, {"layer": torch.nn.Linear}, {}, "recurrent layer, as GRU, got a Linear"),
+    "generator": (iter(X_OF_40), {}, {}, "got a list_iterator: pass list.X."),
+    "dict": (dict(enumerate(X_OF_40)), {}, {}, "got a dict: pass list.X.values"),
+    "names": (
+        [pandas.DataFrame(x, columns=DATES[:2]) for x in X_OF_40],
+        {},
+        {},
+        "Timestamp: fr",
+    ),
+}
+
+
+@pytest.mark.parametrize(("X", "options", "values", "said"), REFUSED.values(), ids=REFUSED)
+def test_what_a_fit_cannot_take_is_named(X, options, values, said):
+    with pytest.raises((TypeError, ValueError), match=said):
+        classifier(**options).fit(X, draw()[1], **values)
+
+
+def test_answers_that_a_fit_cannot_take_are_named():
+    X, _ = draw()
+    days = np.array(["2000-01-01", "2000-01-02"] * 20, "M8[D]")
+    with pytest.raises(ValueError, match=r"classes in y .* got a date: y.astype"):
+        classifier().fit(X, days)
+    numbers = np.arange(40.0)
+    with pytest.raises(ValueError, match=r"got \(40, 1\)"):
+        SequenceRegressor(validation=(X, numbers[:, None])).fit(X, numbers)
 
 
 @pytest.mark.parametrize("kind", ["object", "category", "str"])

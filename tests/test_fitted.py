@@ -320,6 +320,25 @@ def test_a_file_has_the_options_and_what_is_known_of_the_data(tmp_path):
     assert again.feature_names_in_.tolist() == ["a", ("b", 1)]
 
 
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+def test_a_file_is_read_under_any_default_dtype(tmp_path, dtype):
+    def under(dtype, call, *arguments):
+        default = torch.get_default_dtype()
+        torch.set_default_dtype(dtype)
+        try:
+            return call(*arguments)
+        finally:
+            torch.set_default_dtype(default)
+
+    other = {torch.float32: torch.float64, torch.float64: torch.float32}[dtype]
+    estimator, X = under(dtype, fitted)
+    estimator.save(tmp_path / "model.pt")
+    again = under(other, load, tmp_path / "model.pt")
+    np.testing.assert_array_equal(
+        under(other, again.predict_proba, X), under(dtype, estimator.predict_proba, X)
+    )
+
+
 def test_forecasters_and_unfitted_estimators_are_refused(tmp_path):
     forecaster = SequenceForecaster(epochs=1, hidden_size=4).fit(np.sin(np.arange(40.0)))
     calls = (

@@ -5,8 +5,9 @@
 
 import copy
 from abc import abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import KW_ONLY, dataclass
+from numbers import Real
 from pathlib import Path
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,7 +20,15 @@ from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.fitted_network import FittedNetwork, Missing
-from eigenrnn.fitting import Loop, checked_device, drawing, read_file, seed_of, write_file
+from eigenrnn.fitting import (
+    Loop,
+    check_plain,
+    checked_device,
+    drawing,
+    read_file,
+    seed_of,
+    write_file,
+)
 from eigenrnn.layers import GRU
 from eigenrnn.models import SequenceModel
 from eigenrnn.values import LARGEST, Array, check_size, numbers, parts_of_panel, with_columns
@@ -171,6 +180,8 @@ class _SequenceEstimator(BaseEstimator):
             text += f", fitted with {type(self.model_.layer).__name__}{self.sizes_[:2]}"
         return text
 
+    @torch.inference_mode(False)  # the caller's may be on
+    @torch.enable_grad()
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> KeyboardInterrupt | None:
         """Divide and scale the data, and train; return Ctrl-C, if it ended the training.
 
@@ -180,8 +191,12 @@ class _SequenceEstimator(BaseEstimator):
         """
         check_positive_integer("batch_size", self.batch_size)
         given = isinstance(self.validation, tuple | list)
-        if not given and not 0 <= self.validation < 1:  # type: ignore[operator]
-            raise ValueError(f"expected 0 <= validation < 1, or (X, y), got {self.validation}")
+        validation: Any = self.validation
+        got = f"{len(validation)} parts" if given else repr(validation)
+        is_pair = given and len(validation) == 2
+        is_fraction = isinstance(validation, Real) and 0 <= float(validation) < 1
+        if not is_pair and not is_fraction:
+            raise ValueError(f"expected 0 <= validation < 1, or (X, y), got {got}")
         if self.missing not in ("error", "mask", "forward"):
             raise ValueError(
                 f"expected missing to be 'error', 'mask' or 'forward', got {self.missing!r}"
@@ -194,17 +209,19 @@ class _SequenceEstimator(BaseEstimator):
         vars(self).pop("feature_names_in_", None)  # of an earlier fit
         sequences, names = _read(X, None, self.missing)
         if names is not None:
+            check_plain(names, "the columns of X", "frame.rename(columns=str)")
             self.feature_names_in_: NDArray[Any] = names
         self.n_features_in_: int = sequences[0].shape[1]
         check_consistent_length(sequences, y, sample_weight, groups)
-        if np.ma.is_masked(groups):
-            raise ValueError("expected the group of each sequence, got masked ones")
+        _check_groups(groups)
         answers, strata, weights = self._answers(y)
         if sample_weight is not None:
             given_weights = column_or_1d(numbers(sample_weight, "sample_weight"), dtype="float64")
             weights = weights * given_weights
-        if not (weights >= 0).all() or not weights.any():
-            raise ValueError("expected each sample_weight >= 0 and one above zero, got others")
+        if not (np.isfinite(weights) & (weights >= 0)).all() or not weights.any():
+            raise ValueError(
+                "expected each sample_weight >= 0 and finite, and one above zero, got others"
+            )
         used = np.flatnonzero(weights)
         seed = seed_of(self.random_state)
         if given:
@@ -212,6 +229,11 @@ class _SequenceEstimator(BaseEstimator):
             others = self._checked(X_given)
             check_consistent_length(others, y_given)
             more = self._more_answers(y_given)
+            if more.shape[1:] != answers.shape[1:]:
+                raise ValueError(
+                    f"expected y of validation in the shape of that of fit, {answers.shape} but "
+                    f"for the count, got {more.shape}"
+                )
             kept = used
             held_out = np.arange(len(sequences), len(sequences) + len(others))
             sequences += others
@@ -236,7 +258,11 @@ class _SequenceEstimator(BaseEstimator):
         held_out: Indices,
         seed: int,
     ) -> KeyboardInterrupt | None:
-        """Train on the kept sequences; the held-out ones choose the epoch."""
+        """Train on the kept sequences; the held-out ones choose the epoch.
+
+        Raises:
+            TypeError: If `layer` makes no recurrent layer.
+        """
         device = checked_device(self.device)
         generator = torch.Generator().manual_seed(seed)
         targets, output_size = self._targets(answers, kept)
@@ -245,6 +271,9 @@ class _SequenceEstimator(BaseEstimator):
             input_size *= 2  # with the masks
         with drawing(generator, torch.device("cpu")):
             layer = self.layer(input_size, self.hidden_size)
+            if not hasattr(layer, "batch_first"):  # as all recurrent layers have
+                made = type(layer).__name__
+                raise TypeError(f"expected layer to make a recurrent layer, as GRU, got a {made}")
             model = SequenceModel(layer, output_size, "last")
         dtype = next(layer.parameters()).dtype
         model.head.to(dtype)
@@ -449,6 +478,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         labels = column_or_1d(np.asarray(labels), warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
+        check_plain(labels, "the classes in y", "y.astype(str)")
         return labels
 
     def _around_outputs(self) -> dict[str, Any]:
@@ -553,7 +583,7 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
     """Return the sequences of X, (T, M) each, and the names of the columns of frames.
 
     Raises:
-        TypeError: If X is a single frame.
+        TypeError: If X is a single frame, a dictionary or a generator.
         ValueError: If a shape, a name or a value is wrong.
     """
     parts = X
@@ -565,6 +595,9 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
             "expected a list of frames, got a single one: divide it into sequences, as in "
             "[part[channels] for _, part in frame.groupby('sequence')]"
         )
+    if isinstance(X, Mapping | Iterator | Set) and not hasattr(X, "shape"):  # not sparse
+        remedy = "list(X.values())" if isinstance(X, Mapping) else "list(X)"
+        raise TypeError(f"expected a list of sequences, got a {type(X).__name__}: pass {remedy}")
     if isinstance(parts, np.ndarray):
         parts = numbers(parts, "X")
     if not isinstance(parts, list | tuple):
@@ -584,6 +617,11 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
                 "expected sequences of shape (steps, channels), with at least one of each, got "
                 f"{x.shape} in sequence {number}"
             )
+        if arrays and x.shape[1] != arrays[0].shape[1]:
+            raise ValueError(
+                f"expected the {arrays[0].shape[1]} channels of sequence 0 in each, got "
+                f"{x.shape[1]} in sequence {number}"
+            )
         arrays.append(x)
     steps = check_array(np.concatenate(arrays), dtype="float64", ensure_all_finite=False)
     ends = np.cumsum([len(x) for x in arrays])
@@ -597,6 +635,25 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
             f"{number}; missing='mask' and missing='forward' take NaN for missing values"
         )
     return np.split(steps, ends[:-1]), names
+
+
+def _check_groups(groups: Any) -> None:
+    """Check that each sequence has a group.
+
+    Raises:
+        ValueError: If one has none.
+    """
+    if groups is None:
+        return
+    if np.ma.is_masked(groups):
+        raise ValueError("expected the group of each sequence, got masked ones")
+    for number, group in enumerate(np.asarray(groups, dtype=object).ravel()):
+        is_nan = isinstance(group, float) and np.isnan(group)
+        if group is None or is_nan or type(group).__name__ in ("NAType", "NaTType"):
+            raise ValueError(
+                f"expected the group of each sequence, got {group} for sequence {number}: "
+                "give it a group of its own"
+            )
 
 
 def _mean_and_scale(

@@ -6,8 +6,8 @@ import logging
 import math
 import pickle
 import warnings
-from collections.abc import Callable, Iterable, Mapping
-from contextlib import AbstractContextManager, nullcontext
+from collections.abc import Callable, Generator, Iterable, Mapping
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import cache, partial
 from importlib import import_module
@@ -29,7 +29,16 @@ check_installed("eigenrnn[estimators]", "eigenrnn.estimators", "sklearn")
 
 from sklearn.utils import check_random_state  # noqa: E402
 
-__all__ = ["Loop", "Training", "checked_device", "drawing", "read_file", "seed_of", "write_file"]
+__all__ = [
+    "Loop",
+    "Training",
+    "check_plain",
+    "checked_device",
+    "drawing",
+    "read_file",
+    "seed_of",
+    "write_file",
+]
 
 _FORMAT = 1
 _VERSION = version("eigenrnn")
@@ -77,6 +86,8 @@ class Loop:
         if self.clip_norm is not None:
             check_positive("clip_norm", self.clip_norm)
 
+    @torch.inference_mode(False)
+    @torch.enable_grad()
     def run(
         self,
         model: nn.Module,
@@ -172,6 +183,18 @@ def drawing(generator: torch.Generator, device: torch.device) -> AbstractContext
     return nullcontext()
 
 
+def check_plain(values: Any, name: str, remedy: str) -> None:
+    """Check, before a training, that `write_file` can write the values of an array.
+
+    Raises:
+        ValueError: If it cannot.
+    """
+    for value in values.tolist():
+        if not _is_plain(value):
+            kind = type(value).__name__
+            raise ValueError(f"expected {name} to be numbers or texts, got a {kind}: {remedy}")
+
+
 def write_file(path: str | Path, estimator: Any) -> None:
     """Write a fitted estimator: its options, its statistics and its weights, but no code.
 
@@ -264,14 +287,23 @@ def _model(make_layer: Any, content: Any) -> SequenceModel:
     input_size, hidden_size, output_size = content["sizes"]
     weights = content["weights"]
     # the weights that are drawn are replaced at once: the caller's draws must not shift
-    with torch.random.fork_rng(devices=()):
+    with torch.random.fork_rng(devices=()), _default_dtype(weights["head.weight"].dtype):
         model = SequenceModel(make_layer(input_size, hidden_size), output_size, content["readout"])
-    model.head.to(weights["head.weight"].dtype)
     for name, value in model.state_dict().items():
         if name in weights and value.dtype != weights[name].dtype:
             raise ValueError(f"expected {name} of {weights[name].dtype}, got {value.dtype}")
     model.load_state_dict(weights)
     return model.eval()
+
+
+@contextmanager
+def _default_dtype(dtype: torch.dtype) -> Generator[None]:
+    default = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(default)
 
 
 @cache

@@ -12,6 +12,7 @@ Array = NDArray[np.float64]
 LARGEST = float(np.finfo(np.float32).max)
 """The largest value of a series. The square of one, in its deviation, is finite in float64."""
 
+_DROP = "leave the column out, or make it numbers"
 _LONG = "leave the column out, or divide a long table: [part for _, part in frame.groupby(column)]"
 
 
@@ -33,7 +34,7 @@ def numbers(values: Any, place: str) -> Any:
         values: What numpy makes an array of.
         place: Names the values in errors.
     Raises:
-        ValueError: If they are times or texts.
+        ValueError: If they are times, texts or other objects.
     """
     array = np.asarray(values)
     if array.dtype.kind in "mM":
@@ -48,8 +49,14 @@ def numbers(values: Any, place: str) -> Any:
         if is_text.any():
             text = str(array.ravel()[is_text.argmax()])
             raise ValueError(f"expected numbers in {place}, got the text {text!r}; {_LONG}")
-        if hasattr(values, "to_numpy") and values.isna().any():  # pd.NA is no float
-            return values.to_numpy(dtype="float64", na_value=np.nan)
+        if hasattr(values, "isna"):  # of pandas, whose times with a zone are objects
+            is_missing = np.asarray(values.isna())
+            for value in array[~is_missing]:
+                if not hasattr(value, "__float__"):
+                    kind = type(value).__name__
+                    raise ValueError(f"expected numbers in {place}, got a {kind}; {_DROP}")
+            if is_missing.any():  # pd.NA is no float
+                return values.to_numpy(dtype="float64", na_value=np.nan)
     return array
 
 
@@ -84,7 +91,7 @@ def parts_of_panel(table: Any) -> tuple[list[Any], list[Any]] | None:
     gives None.
 
     Raises:
-        ValueError: If the index has more levels.
+        ValueError: If the index has more levels, or a row has no name of its sequence.
     """
     levels = getattr(getattr(table, "index", None), "nlevels", 1)
     if levels > 2:
@@ -94,5 +101,11 @@ def parts_of_panel(table: Any) -> tuple[list[Any], list[Any]] | None:
         )
     if levels == 1:
         return None
+    has_no_name = table.index.get_level_values(0).isna()
+    if has_no_name.any():
+        raise ValueError(
+            "expected the name of a sequence in the first level of the index, got none in row "
+            f"{has_no_name.argmax()}: name it, as in frame.rename(index={{np.nan: 'a'}}, level=0)"
+        )
     groups = list(table.groupby(level=0, sort=False))
     return [name for name, _ in groups], [part.droplevel(0) for _, part in groups]

@@ -85,6 +85,7 @@ WRONG = {
     "fit a.csv --target activity --sequence unit --out m.pt": "note of sequence 0, got",
     "fit a.csv --target activity --sequence unit --layer GRUU --out m.pt": "did you mean GRU",
     "fit b.csv --target activity --sequence unit --time ms --out m.pt": "ISO dates such as",
+    "fit d.csv --target activity --sequence unit --time ms --out m.pt": "got '2000-13'",
     "fit a.csv --target activity --sequence unit --out no/m.pt": "a folder that exists",
     "predict a.csv a.csv": "expected a file of estimator.save",
     "forecast a.csv --horizon 3 --target ax --time when": "'when'",
@@ -98,6 +99,7 @@ def test_what_does_not_fit_is_named_in_one_line(run, tmp_path, line, said):
     table = readings(6)
     table.to_csv("a.csv", index=False)
     table.assign(ms="5 o'clock").to_csv("b.csv", index=False)
+    table.assign(ms="2000-13").to_csv("d.csv", index=False)
     months = pd.date_range("2020-01-01", periods=30, freq="MS").delete(2)
     pd.DataFrame({"month": months, "sales": range(29)}).to_csv("c.csv", index=False)
     assert said in run(line, fails=True)
@@ -108,10 +110,11 @@ def test_what_does_not_fit_is_named_in_one_line(run, tmp_path, line, said):
     "times",
     [
         ["2026-10-25T02:30:00+02:00", "2026-10-25T02:30:00+01:00", "2026-10-25T04:00:00+01:00"],
+        ["1999-12", "2000-01", "2000-02"],
         ["00:00:09", "00:00:10", "1 days"],
         ["9", "10", "1e3"],
     ],
-    ids=["summer time", "durations", "numbers"],
+    ids=["summer time", "months", "durations", "numbers"],
 )
 def test_times_are_no_texts(run, times):
     rows = [f"{k},{t},{9 * number},{k % 2}" for k in range(8) for number, t in enumerate(times)]
@@ -124,6 +127,25 @@ def test_times_are_no_texts(run, times):
     run("predict ordered.pt reversed.csv --out same.csv")
     same = pd.read_csv("same.csv").sort_values("sequence")
     np.testing.assert_allclose(steps.to_numpy(), same.to_numpy(), atol=1e-7)
+
+
+def test_leading_zeros_are_kept_and_other_numbers_stay_numbers(run):
+    rows = [(f"{k:03}", k % 4 + s, ["01", "1", "12"][k % 3]) for k in range(24) for s in range(3)]
+    table = pd.DataFrame(rows, columns=["unit", "x", "kind"])
+    table.to_csv("a.csv", index=False)
+    table[table["kind"] == "12"].to_csv("some.csv", index=False)
+    table.replace({"kind": {"01": "3"}}).to_csv("whole.csv", index=False)
+    table.replace({"kind": {"01": "01.5"}}).to_csv("numbers.csv", index=False)
+    found = {}
+    for name in ("a", "whole", "numbers"):
+        run(f"fit {name}.csv --target kind --sequence unit --epochs 1 --out {name}.pt")
+        run(f"predict {name}.pt {name}.csv --out out.csv")
+        found[name] = pd.read_csv("out.csv", dtype=str)
+        assert found[name]["sequence"].tolist() == [f"{k:03}" for k in range(24)]
+    assert list(found["a"])[2:] == ["probability 01", "probability 1", "probability 12"]
+    assert "accuracy" in run("predict a.pt some.csv --out out.csv")
+    assert load("whole.pt").classes_.tolist() == [1, 3, 12]
+    assert load("numbers.pt").target_mean_.shape == ()
 
 
 @pytest.fixture(autouse=True)

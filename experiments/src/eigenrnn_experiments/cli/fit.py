@@ -50,7 +50,7 @@ def fit(
         KeyboardInterrupt: If Ctrl-C comes before the first epoch has ended.
     """
     check_output(out, input)
-    table = read_table(input, *ignore, target, time)
+    table = read_table(input, *ignore, target, time, sequence=sequence, labels=(target, group))
     names: dict[str, Any] = {
         "sequence": sequence,
         "time": time,

@@ -47,7 +47,7 @@ def forecast(
     """
     check_positive_integer("horizon", horizon)
     check_output(out, input)
-    table = read_table(input, time, sequence, *target)
+    table = read_table(input, time, sequence, *target, sequence=sequence)
     names: list[Any] = [None]
     parts = [with_times(table, time)]
     if sequence is not None:

@@ -1,7 +1,9 @@
 """Tables of the user, as sequences for the estimators."""
 
 import sys
+from collections.abc import Sequence
 from functools import partial
+from io import StringIO
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +14,19 @@ from eigenrnn_experiments.errors import unknown_name
 __all__ = ["read_table", "sequences_of", "with_times"]
 
 
-def read_table(path: str, *columns: str | None) -> pd.DataFrame:
+def read_table(
+    path: str,
+    *columns: str | None,
+    sequence: str | None = None,
+    labels: Sequence[str | None] = (),
+) -> pd.DataFrame:
     """Read a CSV or Parquet file; - is CSV on standard input.
 
     Args:
         path: The file.
         columns: The names of columns that it must have; None for none.
+        sequence: The column of the names of sequences, which are texts in CSV.
+        labels: The columns of classes, groups or numbers. Labels such as 01 stay texts in CSV.
     Raises:
         ValueError: If it is empty or damaged, or lacks a column.
     """
@@ -25,7 +34,10 @@ def read_table(path: str, *columns: str | None) -> pd.DataFrame:
         if Path(path).suffix == ".parquet":
             table = pd.read_parquet(path)
         else:
-            table = pd.read_csv(sys.stdin if path == "-" else path)
+            texts: Any = dict.fromkeys((sequence, *labels), "str")
+            table = pd.read_csv(sys.stdin if path == "-" else path, dtype=texts)
+            for name in {*labels} & {*table} if len(table) else ():
+                table[name] = _numbers_or_labels(table[name])
     except (ValueError, UnicodeError) as error:  # pandas' own are ValueErrors
         raise ValueError(f"{path} cannot be read: {error}") from None
     table.columns = [str(name) for name in table.columns]
@@ -35,6 +47,15 @@ def read_table(path: str, *columns: str | None) -> pd.DataFrame:
     if table.empty:
         raise ValueError(f"expected rows in {path}, got none")
     return table
+
+
+def _numbers_or_labels(texts: Any) -> Any:
+    """Return what pandas makes of texts, or the texts if it changes one, such as 01 to 1."""
+    csv = StringIO(texts.to_csv(index=False, header=False))
+    read: Any = pd.read_csv(csv, header=None, skip_blank_lines=False)[0].set_axis(texts.index)
+    if pd.api.types.is_integer_dtype(read) and (read.astype(str) != texts.str.strip()).any():
+        return texts
+    return read
 
 
 def with_times(table: pd.DataFrame, time: str | None) -> pd.DataFrame:
@@ -61,7 +82,7 @@ def _parsed(texts: Any, time: str) -> Any:
     """
     dates = partial(pd.to_datetime, format="ISO8601")
     # of several offsets, as in a country with summer time, only those of UTC are one column
-    for read in (pd.to_numeric, pd.to_timedelta, dates, partial(dates, utc=True)):
+    for read in (pd.to_numeric, dates, partial(dates, utc=True), _durations):
         try:
             return read(texts)
         except (ValueError, TypeError):
@@ -70,6 +91,17 @@ def _parsed(texts: Any, time: str) -> Any:
         f"expected numbers, durations or ISO dates such as 2026-11-28 in column {time}, got "
         f"{texts.iloc[0]!r}"
     )
+
+
+def _durations(texts: Any) -> Any:
+    """Return texts as durations.
+
+    Raises:
+        ValueError: If one has neither a colon nor a unit: pandas reads 2000-13 as a duration too.
+    """
+    if not texts.astype(str).str.contains("[:A-Za-z]").all():
+        raise ValueError("expected durations with a unit")
+    return pd.to_timedelta(texts)
 
 
 def sequences_of(

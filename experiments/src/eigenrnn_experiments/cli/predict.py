@@ -94,7 +94,8 @@ def _table(file: str, input: str, note: Callable[[str], None]) -> str:
     if not hasattr(estimator, "table_"):
         raise ValueError(f"expected a file of eigenrnn fit, got {file}, made in Python")
     names = estimator.table_
-    table = read_table(input, *estimator.feature_names_in_, names["time"])
+    needed = [*estimator.feature_names_in_, names["time"]]
+    table = read_table(input, *needed, sequence=names["sequence"], labels=(names["target"],))
     sequences, _, parts = sequences_of(table, names)
     X = [part[list(estimator.feature_names_in_)] for part in parts]
     found = pd.DataFrame({"sequence": sequences, "prediction": estimator.predict(X)})
@@ -116,6 +117,9 @@ def _scores(truth: Any, predicted: Any, has_classes: bool) -> dict[str, float]:
     if not has_classes:
         error = metrics.mean_absolute_error(truth, predicted)
         return {"R2": float(metrics.r2_score(truth, predicted)), "mean absolute error": error}
+    truth = pd.Series(truth)
+    if pd.api.types.is_string_dtype(predicted) and pd.api.types.is_integer_dtype(truth):
+        truth = truth.astype(str)  # of classes such as 01 and 12, the table may have 12 alone
     truth = np.asarray(truth, dtype=np.asarray(predicted).dtype)
     macro = metrics.f1_score(truth, predicted, average="macro")
     return {"accuracy": metrics.accuracy_score(truth, predicted), "macro F1": float(macro)}
