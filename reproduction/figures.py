@@ -4,12 +4,12 @@ import json
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
-from numpy.typing import ArrayLike, NDArray
+from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.base import Figure
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.training import Run
 from reproduction.archive import (
@@ -20,10 +20,6 @@ from reproduction.archive import (
     runs_by_row,
 )
 from reproduction.claims.nnrnn import GAPS
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
 
 __all__ = ["BarFigure", "CurveFigure", "curve_figures", "longest_runs", "paper_figures"]
 
@@ -65,7 +61,7 @@ class BarFigure:
     quantity: str
     log: bool
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the bars."""
         rows = -(-len(self.panels) // 2)
         figure, all_axes = plot.canvas(min(2, len(self.panels)), rows)
@@ -73,35 +69,20 @@ class BarFigure:
             unused.set_visible(False)
         for axes, (title, bars) in zip(all_axes, self.panels.items(), strict=False):
             numbers = np.array(list(bars.values()))
-            _draw_bars(
-                axes, list(bars), {"ours": numbers[:, 0], "paper": numbers[:, 1]}, log=self.log
-            )
+            series = {"ours": numbers[:, 0], "paper": numbers[:, 1]}  # a NaN draws no bar
+            known = {name: y for name, y in series.items() if not np.isnan(y).all()}
+            width = 0.8 / max(len(known), 1)  # a group is 0.8 wide, which leaves a gap
+            places = np.arange(len(bars))
+            for number, (name, y) in enumerate(known.items()):
+                axes.bar(places + (number + 0.5) * width - 0.4, y, width, label=name)
+            axes.set_xticks(places, list(bars), rotation=90, fontsize="small")
+            if self.log:
+                axes.set_yscale("log")
+                axes.set_ylim(axes.dataLim.minposy / 2, axes.dataLim.ymax * 2)
+            if len(known) > 1:
+                axes.legend(fontsize="small", frameon=False)
             plot.label(axes, "", self.quantity, title)
         return figure
-
-
-def _draw_bars(
-    axes: "Axes",
-    names: Sequence[str],
-    series: Mapping[str, ArrayLike],  # (n,) each
-    *,
-    log: bool = False,
-) -> None:
-    """Draw groups of bars, one group per name and one bar per series; NaN draws none.
-
-    The names stand upright below the axis.
-    """
-    known = {name: y for name, y in series.items() if not np.isnan(np.asarray(y)).all()}
-    width = 0.8 / max(len(known), 1)  # a group is 0.8 wide, which leaves a gap to the next
-    places = np.arange(len(names))
-    for number, (name, y) in enumerate(known.items()):
-        axes.bar(places + (number + 0.5) * width - 0.4, np.asarray(y), width, label=name)
-    axes.set_xticks(places, names, rotation=90, fontsize="small")
-    if log:
-        axes.set_yscale("log")
-        axes.set_ylim(axes.dataLim.minposy / 2, axes.dataLim.ymax * 2)
-    if len(known) > 1:
-        axes.legend(fontsize="small", frameon=False)
 
 
 @dataclass(frozen=True)
@@ -124,7 +105,7 @@ class CurveFigure:
     bands: Mapping[str, Numbers]
     quantity: str
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw the curves."""
         figure, (axes,) = plot.canvas()
         plot.lines(axes, self.steps, self.series, bands=self.bands, log=self.has_log_scale())

@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,12 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from eigenrnn.analysis import Analysis, plot, transition_spectra
-from eigenrnn.analysis.base import Table
+from eigenrnn.analysis.base import Figure, Table
 from eigenrnn.layers import DeltaNet
 from eigenrnn_experiments.tasks import StateTracking
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
 
 __all__ = ["Reflections", "measure_reflections"]
 
@@ -58,7 +55,7 @@ class Reflections(Analysis):
         points = {name: np.array(places) for name, places in entry["points"].items()}
         return cls(eigenvalues, plane, points)
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         figure, (left, right) = plot.canvas(2)
         plot.plane(left, self.eigenvalues)
         left.set_title("eigenvalues that a letter chooses", fontsize="medium")

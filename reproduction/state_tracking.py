@@ -5,22 +5,19 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
 from eigenrnn.analysis import plot
+from eigenrnn.analysis.base import Figure
 from eigenrnn_experiments.recipes import Recipe, Row
 from eigenrnn_experiments.tasks import StateTracking
 from eigenrnn_experiments.training import Run
 from reproduction.archive import Archive, current_runs, runs_by_row
 from reproduction.reflections import Reflections
-
-if TYPE_CHECKING:
-    from matplotlib.figure import Figure
-    from matplotlib.gridspec import GridSpec
 
 __all__ = [
     "REFLECTIONS",
@@ -283,13 +280,13 @@ class AccuracyByLength:
 
     panels: Mapping[str, Mapping[str, Mapping[int, float]]]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw a coloured table for each recipe."""
         columns = min(2, len(self.panels))
         sizes = [len(networks) for networks in self.panels.values()]
         heights = [1.0 + 0.2 * max(sizes[i : i + columns]) for i in range(0, len(sizes), columns)]
         figure, axes = plot.canvas(columns, len(heights), panel=(6.0, sum(heights) / len(heights)))
-        grid = cast("GridSpec", axes[0].get_gridspec())
+        grid: Any = axes[0].get_gridspec()
         grid.set_height_ratios(heights)  # all networks get cells of about one height
         for part, (title, networks) in zip(axes, self.panels.items(), strict=False):
             accuracies = [list(each.values()) for each in networks.values()]
@@ -316,7 +313,7 @@ class Eigenvalues:
 
     panels: Mapping[str, Mapping[str, Complexes]]
 
-    def plot(self) -> "Figure":
+    def plot(self) -> Figure:
         """Draw each spectrum in the unit circle."""
         columns = max(len(networks) for networks in self.panels.values())
         figure, axes = plot.canvas(columns, len(self.panels), panel=(2.4, 2.4))

@@ -126,4 +126,6 @@ def sequences_of(
     channels = [name for name in table if name not in others]
     groups: list[Any] = list(ordered.groupby(sequence, sort=False, dropna=False))
     parts = [part for _, part in groups]
-    return [str(label) for label, _ in groups], [part[channels] for part in parts], parts
+    labels = [str(label) for label, _ in groups]
+    inputs = [part[channels] for part in parts]
+    return labels, inputs, parts
