@@ -40,7 +40,7 @@ NEITHER := not slow and not gpu and not reproduce and not console and not tutori
 # What Python compiles is kept, which some images forbid: else each process would compile the package again.
 TWO_WORKERS := PYTHONDONTWRITEBYTECODE= CUDA_VISIBLE_DEVICES= PYTHONHASHSEED=0 OMP_NUM_THREADS=1 $(BIN)/python -m pytest --numprocesses=2 --dist=loadfile $(PYTEST_FLAGS)
 
-test: .venv/.installed-dev  ## Run the short tests (13 minutes of processor time, 5 to 8 on two cores)
+test: .venv/.installed-dev  ## Run the short tests (7 to 13 minutes of processor time, 4 to 8 on two cores)
 	$(TWO_WORKERS)
 
 test-all: .venv/.installed-dev  ## Run the long tests too: whole products, and what takes seconds
