@@ -36,8 +36,9 @@ def read_table(
         else:
             texts: Any = dict.fromkeys((sequence, *labels), "str")
             table = pd.read_csv(sys.stdin if path == "-" else path, dtype=texts)
-            for name in {*labels} & {*table} if len(table) else ():
-                table[name] = _numbers_or_labels(table[name])
+            for name in dict.fromkeys(labels):
+                if name in table and len(table):
+                    table[name] = _numbers_or_labels(table[name])
     except (ValueError, UnicodeError) as error:  # pandas' own are ValueErrors
         raise ValueError(f"{path} cannot be read: {error}") from None
     table.columns = [str(name) for name in table.columns]
