@@ -453,3 +453,12 @@ def test_an_interruption_leaves_the_best_epoch(monkeypatch):
     np.testing.assert_array_equal(
         forecaster.predict(3), SequenceForecaster(**SMALL).fit(y).predict(3)
     )
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_a_fit_needs_no_gradients_of_the_caller(mode):
+    y = np.sin(np.arange(80) / 3)
+    options = {"hidden_size": 4, "epochs": 2, "random_state": 0}
+    with mode():
+        found = SequenceForecaster(**options).fit(y).predict(3)
+    np.testing.assert_array_equal(found, SequenceForecaster(**options).fit(y).predict(3))

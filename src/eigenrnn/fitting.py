@@ -86,8 +86,6 @@ class Loop:
         if self.clip_norm is not None:
             check_positive("clip_norm", self.clip_norm)
 
-    @torch.inference_mode(False)
-    @torch.enable_grad()
     def run(
         self,
         model: nn.Module,

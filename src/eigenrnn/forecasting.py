@@ -384,6 +384,8 @@ class SequenceForecaster(BaseEstimator):
         mase, naive, seasonal = by_origin.mean(0).tolist()
         return Backtest(mase, naive, seasonal, by_origin)
 
+    @torch.inference_mode(False)  # the caller's may be on
+    @torch.enable_grad()
     def _fit(self, y: Any, X: Any, targets: Any) -> KeyboardInterrupt | None:
         """Scale the series and train; return Ctrl-C, if it ended the training.
 

@@ -130,8 +130,10 @@ def test_times_are_no_texts(run, times):
 
 
 def test_leading_zeros_are_kept_and_other_numbers_stay_numbers(run):
-    rows = [(f"{k:03}", k % 4 + s, ["01", "1", "12"][k % 3]) for k in range(24) for s in range(3)]
-    table = pd.DataFrame(rows, columns=["unit", "x", "kind"])
+    k, step = np.divmod(np.arange(72), 3)
+    units = [f"{number:03}" for number in k]
+    kinds = np.array(["01", "1", "12"])[k % 3]
+    table = pd.DataFrame({"unit": units, "x": k % 4 + step, "kind": kinds})
     table.to_csv("a.csv", index=False)
     table[table["kind"] == "12"].to_csv("some.csv", index=False)
     table.replace({"kind": {"01": "3"}}).to_csv("whole.csv", index=False)

@@ -58,7 +58,8 @@ class Group:
     def quantities(self) -> list[str]:
         """The columns of metrics.csv that hold numbers."""
         quantities: list[str] = []
-        for name in dict.fromkeys(chain.from_iterable(run.metrics for run in self.runs)):
+        columns = chain.from_iterable(run.metrics for run in self.runs)
+        for name in dict.fromkeys(columns):
             if name in ("step", "seconds"):
                 continue
             if any(np.isfinite(run.metrics.get(name, np.nan)).any() for run in self.runs):
