@@ -23,6 +23,7 @@ __all__ = [
     "at_least_float32",
     "cayley",
     "check_finite",
+    "complex_to_halves",
     "complex_to_pairs",
     "double_precision",
     "exp_skew",
@@ -708,6 +709,16 @@ def complex_to_pairs(
     if not z.shape[-1]:  # an empty view has no gradient
         return z.real
     return torch.view_as_real(z.resolve_conj()).flatten(-2)
+
+
+def complex_to_halves(
+    z: Tensor,  # (..., N), complex
+) -> Tensor:  # (..., 2N)
+    """Return the real parts, then the imaginary parts."""
+    # not a concatenation of z.real and z.imag: its gradient would fill two tensors of zeros, and
+    # add them
+    pairs = complex_to_pairs(z)
+    return pairs.unflatten(-1, (z.shape[-1], 2)).transpose(-1, -2).flatten(-2)
 
 
 def pairs_to_complex(

@@ -13,7 +13,7 @@ from eigenrnn.layers.direction import AbstractDirection, LayerConfig, StackConfi
 from eigenrnn.layers.leak import Leak, LeakOptions
 from eigenrnn.layers.options import LayerOptions
 from eigenrnn.layers.stacked import LikeTorch
-from eigenrnn.linalg import at_least_float32
+from eigenrnn.linalg import at_least_float32, complex_to_halves
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
 from eigenrnn.ops.arguments import Options
@@ -217,7 +217,7 @@ class RNNDirection(AbstractDirection):
         self,
         h: Tensor,  # (..., N), complex
     ) -> Tensor:  # (..., 2 N)
-        return torch.cat([h.real, h.imag], dim=-1).to(self.weight_ih.dtype)
+        return complex_to_halves(h).to(self.weight_ih.dtype)
 
 
 def _as_complex(

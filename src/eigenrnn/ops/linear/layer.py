@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.linalg import at_least_float32
+from eigenrnn.linalg import at_least_float32, complex_to_halves
 from eigenrnn.ops.compiled import (
     NUMBERS,
     compiled_operator,
@@ -148,13 +148,8 @@ def _in_parts(
             states = torch.view_as_real(h).flatten(2)
         y = F.linear(states.to(x.dtype), output_map, operands.d) + F.linear(x, operands.D)
     if is_complex:
-        last = _real_parts(last)
+        last = complex_to_halves(last)
     return h, last.to(operands.U.dtype), y
-
-
-def _real_parts(states: Tensor) -> Tensor:  # (..., N)
-    """Return the real parts of complex states, then the imaginary parts."""
-    return torch.cat([states.real, states.imag], dim=-1)
 
 
 def _definition(operands: LRUOperands, options: LinearOptions) -> dict[str, Tensor | None]:
@@ -163,7 +158,7 @@ def _definition(operands: LRUOperands, options: LinearOptions) -> dict[str, Tens
 
     h, last, y = _in_parts(operands, options, run)
     if h.is_complex():
-        h = _real_parts(h)
+        h = complex_to_halves(h)
     return {"h": h, "last": last, "y": y}
 
 
