@@ -5,6 +5,7 @@ from pathlib import Path
 
 from rich.console import Console
 
+import eigenrnn
 from benchmarks import sequences
 from eigenrnn_experiments.files import write_json
 
@@ -22,9 +23,12 @@ parser.add_argument(
     action="store_true",
     help="also time Python loops and measure memory, streaming and scaling; needs geotorch",
 )
+parser.add_argument("--keep", action="store_true", help="call eigenrnn.keep_freed_memory() first")
 parser.add_argument("--json", type=Path, help="write all rounds to this file")
 options = parser.parse_args()
 console = Console()
+if options.keep:
+    eigenrnn.keep_freed_memory()
 
 
 def after(found: sequences.Bench, size: sequences.Size | None) -> None:

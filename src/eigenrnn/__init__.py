@@ -40,6 +40,7 @@ if TYPE_CHECKING:
         ScuRNN,
         SpectralRNN,
     )
+    from eigenrnn.memory import keep_freed_memory
     from eigenrnn.models import (
         Dropouts,
         LanguageModel,
@@ -89,6 +90,7 @@ __all__ = [
     "constraints",
     "export",
     "init",
+    "keep_freed_memory",
     "layers",
     "linalg",
     "models",
@@ -106,10 +108,16 @@ def __getattr__(name: str) -> Any:
     packages = ("analysis", "constraints", "export", "init", "layers", "linalg", "models", "ops")
     if name in packages:
         return import_module(f"{__name__}.{name}")
-    modules = (
-        import_module(f"{__name__}.{module}")
-        for module in ("layers", "models", "constraints", "averaging", "streaming", "closed_loop")
+    places = (
+        "layers",
+        "models",
+        "constraints",
+        "averaging",
+        "streaming",
+        "closed_loop",
+        "memory",
     )
+    modules = (import_module(f"{__name__}.{module}") for module in places)
     value = next(getattr(module, name) for module in modules if name in module.__all__)
     globals()[name] = value
     return value

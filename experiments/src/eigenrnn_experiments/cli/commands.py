@@ -14,6 +14,7 @@ import docstring_parser
 from jsonargparse import ArgumentError, ArgumentParser, Namespace
 from rich.text import Text
 
+from eigenrnn.memory import keep_freed_memory
 from eigenrnn_experiments.cli.main import COMMANDS, SIGNALLED
 from eigenrnn_experiments.console import say
 from eigenrnn_experiments.errors import (
@@ -53,6 +54,7 @@ def run(arguments: list[str], **passed: Any) -> int:
     if command not in COMMANDS:
         _print_error(unknown_name("command", command, COMMANDS))
         return 2
+    keep_freed_memory()
     try:
         function = function_of(command)
         return function(**arguments_of(parser_of(function), words), **passed)
