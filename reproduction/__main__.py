@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 from rich.console import Console
 
+from eigenrnn.memory import keep_freed_memory
 from eigenrnn_experiments.cli import commands
 from eigenrnn_experiments.errors import MissingDataError, StoppedError
 from eigenrnn_experiments.files import write_atomically
@@ -125,6 +126,7 @@ def _plan(options: argparse.Namespace, known: Known) -> int:
 
 def _run(options: argparse.Namespace, known: Known) -> int:
     """Train and archive the missing runs, one after another."""
+    keep_freed_memory()
     tried: set[Runs] = set()
     while True:
         # a run that has just been archived may serve other rows too, so the plan is made anew

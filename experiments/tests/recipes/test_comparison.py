@@ -45,7 +45,7 @@ def test_a_bound_replaces_the_papers_number():
 
 def test_row_that_was_not_run_says_so():
     found = cells(reported=Reported(None, "table 1"))
-    assert (found["ours"], found["paper"]) == ("not run", "not printed")
+    assert (found["ours"], found["paper"]) == ("no finished run", "not printed")
 
 
 @pytest.mark.parametrize(("quantity", "values"), [("success", [1.0, 0.0]), ("loss", [1.0])])

@@ -333,7 +333,7 @@ def test_a_number_that_the_paper_does_not_print_has_no_difference(recipe, tmp_pa
 
 def test_a_quoted_number_is_listed_as_not_run(finished):
     folder, (*_, quoted) = finished
-    assert table(folder)["uRNN 9"]["ours"] == "not run"
+    assert table(folder)["uRNN 9"]["ours"] == "no finished run"
     note = "uRNN 9, table 7: not run: quoted from another paper."
     assert note in (folder / "results.md").read_text()
     assert quoted.values == []
@@ -352,7 +352,7 @@ def test_a_quick_run_is_marked(recipe, finished, tmp_path):
 
 def test_results_are_written_after_every_run(recipe, tmp_path):
     interrupt(recipe, tmp_path, "LSTM 5, seed 1: step 4")
-    assert [row.get("ours", "") for row in table(tmp_path).values()].count("not run") == 1
+    assert [row.get("ours", "") for row in table(tmp_path).values()].count("no finished run") == 1
     assert ended(tmp_path) == {"LSTM 5": [0], "scoRNN 6": [0, 1, 2]}
 
 

@@ -256,7 +256,7 @@ def _cells(compared: Comparison) -> dict[str, tables.Cell]:
     counted_runs = compared.counted
     # a row has its number of parameters once one of its networks was built
     parameters: tables.Cell = ""
-    ours: tables.Cell = "not run"
+    ours: tables.Cell = "no finished run"
     if compared.parameters is not None:
         parameters = tables.count_cell(compared.parameters)
         ours = "no run counts"
