@@ -1,8 +1,8 @@
-"""Times training steps with and without `keep_freed_memory`, in processes that take turns.
+"""Times training steps with and without `keep_freed_memory`, and measures their memory.
 
-Run with ``python -m benchmarks.freed_memory``, on one thread. A process cannot go back, so each
-turn is a process; a ratio is the time without over the time with, the median of all turns with its
-quartiles.
+Run with ``python -m benchmarks.freed_memory``, on one thread. The call cannot be undone, so each
+turn is two processes, one without it and one with it. A ratio is the time of the first over that of
+the second, the median of all turns with its quartiles.
 """
 
 import argparse

@@ -10,6 +10,7 @@ import pytest
 
 from eigenrnn import keep_freed_memory
 
+TRIM_THRESHOLD, MMAP_THRESHOLD, MMAP_MAX = -1, -3, -4  # of malloc.h
 FAULTS = """
 from resource import RUSAGE_SELF, getrusage
 import torch
@@ -38,6 +39,20 @@ def test_that_the_next_tensors_get_the_memory_of_freed_ones():
     assert supported == "True"
     assert int(before) > 3 * 48_000_000 / 2**21  # a page has at most 2 MB
     assert int(after) < int(before) / 20
+
+
+@pytest.mark.parametrize("takes_threshold", [True, False])
+def test_that_old_libraries_map_no_tensor(takes_threshold, monkeypatch):
+    calls = []
+
+    def mallopt(parameter, value):
+        calls.append((parameter, value))
+        return parameter != MMAP_THRESHOLD or takes_threshold
+
+    monkeypatch.setattr(ctypes, "CDLL", lambda _: SimpleNamespace(mallopt=mallopt))
+    assert keep_freed_memory()
+    assert ((MMAP_MAX, 0) in calls) != takes_threshold
+    assert calls[-1] == (TRIM_THRESHOLD, -1)
 
 
 def _refuse(_):

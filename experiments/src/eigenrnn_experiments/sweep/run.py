@@ -15,7 +15,6 @@ import torch
 from rich.console import Console
 
 from eigenrnn.errors import check_installed
-from eigenrnn.memory import keep_freed_memory
 from eigenrnn_experiments.console import plain_console, say
 from eigenrnn_experiments.errors import (
     FolderInUseError,
@@ -233,7 +232,6 @@ class Sweep:
         if self._is_final(self.run_of(key, out)):
             return
         torch.set_num_threads(self.file.cpus_per_trial)
-        keep_freed_memory()
         folder = out / key.path
         try:
             run = train(self.row_of(key), key, folder, resume=True, console=console)

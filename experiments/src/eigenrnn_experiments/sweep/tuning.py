@@ -17,6 +17,7 @@ from optuna.storages import InMemoryStorage
 from ray import tune
 from ray.tune.search.optuna import OptunaSearch
 
+from eigenrnn.memory import keep_freed_memory
 from eigenrnn_experiments.training.run import RunKey
 
 if TYPE_CHECKING:
@@ -76,6 +77,7 @@ def tune_points(
 
 def _train(config: Mapping[str, Any], sweep: "Sweep", out: Path) -> None:
     """Train a point in a worker, and report its score."""
+    keep_freed_memory()
     tune.report({"score": sweep.train_point(config["keys"], out)})
 
 
