@@ -1,8 +1,8 @@
 """Times training steps with and without `keep_freed_memory`, and measures their memory.
 
 Run with ``python -m benchmarks.freed_memory``, on one thread. The call cannot be undone, so each
-turn is two processes, one without it and one with it. A ratio is the time of the first over that of
-the second, the median of all turns with its quartiles.
+turn is two processes, one without it and one with it. A ratio is the time of the first over that
+of the second, the median of all turns with its quartiles.
 """
 
 import argparse

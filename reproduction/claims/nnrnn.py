@@ -150,9 +150,10 @@ CLAIMS = (
         ),
         changed="2026-11-28T14:10:00+00:00",
         before="fails",
-        why="the paper compares two tasks, our test had one. It shows T as a picture, in which the "
-        "entries of ours, 0.03 in the root mean square, would look like zeros beside the 1 of "
-        "the blocks. The open runs are those of nnRNN for the bits of Penn Treebank, counted there",
+        why="the paper compares two tasks, our test had one. It shows T as a picture, in which "
+        "the entries of ours, 0.03 in the root mean square, would look like zeros beside the 1 of "
+        "the blocks. The open runs are those of nnRNN for the bits of Penn Treebank, counted "
+        "there",
         hours=0,
     ),
     Claim(
