@@ -146,8 +146,8 @@ CLAIMS = (
         before="fails",
         why="what it says of scoRNN holds; our uRNN does not train, and one rate was tried",
         seen="scoRNN falls below 90 % of the chance level after {scornn} updates, touches 10 % "
-        "{falls} updates later, and ends at {end} %. The full-capacity uRNN {never} falls: it ends at "
-        "{urnn} %, which says nothing of the paper's.",
+        "{falls} updates later, and ends at {end} %. The full-capacity uRNN {never} falls: it "
+        "ends at {urnn} %, which says nothing of the paper's.",
         numbers={
             "scornn": Median("300", SCORNN_2000, LEAVES_CHANCE),
             "falls": Median("3,850", SCORNN_2000, FALLS),
