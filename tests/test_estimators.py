@@ -21,7 +21,8 @@ from sklearn.utils.class_weight import compute_sample_weight
 from sklearn.utils.estimator_checks import parametrize_with_checks
 
 from eigenrnn import GRU, RNN, LeakyRNN, MinGRU, NnRNN, ScoRNN, Stream
-from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
+from eigenrnn.estimators import SequenceClassifier, SequenceRegressor, load
+from eigenrnn.torch_internals import has_dispatch_mode
 
 CLASSES = np.array(["nan", "none"])
 
@@ -400,7 +401,20 @@ def test_an_undefined_metric_is_told_from_a_loss_that_diverges(options, remedy):
         SequenceRegressor(GRU, 4, epochs=2, **options).fit(X, np.arange(40.0))
 
 
+class DrawsLater(MinGRU):
+    """A layer that draws nothing in its first batches."""
+
+    calls = 0
+
+    def forward(self, x, *args, **options):
+        self.calls += self.training
+        if self.calls > 2:
+            x = torch.nn.functional.dropout(x, 0.3, self.training)
+        return super().forward(x, *args, **options)
+
+
 RANDOM_LAYERS = {
+    "later": DrawsLater,
     "dropout": partial(GRU, num_layers=2, dropout=0.5),
     "zoneout": partial(RNN, zoneout=0.3),
     "noise": partial(LeakyRNN, leak=0.3, noise=0.1),
@@ -428,6 +442,32 @@ def test_the_seed_alone_decides_the_bits_in_fits_threads_and_processes(name):
     if name == "dropout":
         with ProcessPoolExecutor(1, get_context("spawn")) as processes:
             np.testing.assert_array_equal(processes.submit(fit_one, name, 2).result(), expected[2])
+
+
+def test_only_the_first_batch_of_a_layer_that_draws_nothing_is_watched():
+    watched = []
+
+    def make(M, N):
+        layer = MinGRU(M, N)
+        layer.register_forward_pre_hook(
+            lambda layer, _: watched.append(has_dispatch_mode()) if layer.training else None
+        )
+        return layer
+
+    classifier(make, epochs=3).fit(*draw())
+    assert watched == [1, *[0] * (len(watched) - 1)]
+
+
+def test_the_network_of_a_fit_is_frozen_until_it_trains_again(tmp_path):
+    X, y = draw()
+    fitted = classifier(ScoRNN).fit(X, y)
+    fitted.save(tmp_path / "model.pt")
+    for estimator in (fitted, load(tmp_path / "model.pt")):
+        assert estimator.model_.layer.is_frozen
+        expected = estimator.predict_proba(X)
+        estimator.model_.train()
+        assert not estimator.model_.layer.is_frozen
+        np.testing.assert_array_equal(estimator.predict_proba(X), expected)
 
 
 def test_no_seed_means_another_network_each_time_and_leaves_the_global_generators_alone():

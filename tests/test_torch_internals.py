@@ -287,3 +287,16 @@ def test_an_export_differs_from_a_compilation(strict):
     assert not torch.compile(module, backend="eager", fullgraph=True)(x).any()
     assert torch.export.export(module, (x,), strict=strict).module()(x).all()
     assert not module(x).any()
+
+
+def test_a_value_is_kept_while_torch_compiles():
+    calls = []
+
+    def number():
+        calls.append(1)
+        return len(calls)
+
+    assert torch_internals.constant_while_compiling(number) is number
+    compiled = torch.compile(lambda x: x + number(), backend="eager", fullgraph=True)
+    assert [compiled(torch.zeros(())).item() for _ in range(3)] == [1, 1, 1]
+    assert number() == 2

@@ -25,6 +25,7 @@ from eigenrnn.fitting import (
     check_plain,
     checked_device,
     drawing,
+    drawing_batches,
     read_file,
     seed_of,
     write_file,
@@ -295,11 +296,13 @@ class _SequenceEstimator(BaseEstimator):
             score_options["sample_weight"] = weights[held_out]
         held_out_X = [sequences[k] for k in held_out]
 
+        drawing_batch = drawing_batches(model, generator, device)
+
         def losses() -> Iterator[tuple[Tensor, int]]:
             order = torch.randperm(len(kept), generator=generator).numpy()
             for rows in torch.from_numpy(kept[order]).split(self.batch_size):
                 batch = _padded([inputs[k] for k in rows.tolist()], device)
-                with drawing(generator, device):
+                with drawing_batch():
                     outputs = model(*batch)
                 of_each = self._losses(outputs, targets[rows.to(device)])
                 yield (of_each * loss_weights[rows.to(device)]).mean(), len(rows)
@@ -418,7 +421,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             class, which is one for a class that it leaves out.
     Attributes:
         classes_: The classes, sorted.
-        model_: The trained `SequenceModel` of scaled inputs.
+        model_: The trained `SequenceModel` of scaled inputs, frozen; `model_.train()` ends that.
         layer_: The function that made its layer.
         sizes_: The numbers of its inputs, units and outputs.
         mean_: The mean of each channel.
@@ -625,7 +628,7 @@ def _read(X: Any, names: Any, missing: Missing) -> tuple[list[Array], NDArray[An
         arrays.append(x)
     steps = check_array(np.concatenate(arrays), dtype="float64", ensure_all_finite=False)
     ends = np.cumsum([len(x) for x in arrays])
-    is_wrong = np.abs(steps) > LARGEST
+    is_wrong = (steps > LARGEST) | (steps < -LARGEST)  # moduli would be another copy
     if missing == "error":
         is_wrong |= np.isnan(steps)
     if is_wrong.any():

@@ -2,6 +2,7 @@
 
 import copy
 import inspect
+import itertools
 import logging
 import math
 import pickle
@@ -22,6 +23,7 @@ from torch import Tensor, nn
 
 from eigenrnn.errors import check_installed, check_positive, check_positive_integer
 from eigenrnn.files import replacing
+from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import ResidualStack, SequenceModel, parameter_groups, penalty
 from eigenrnn.torch_internals import DrawFrom
 
@@ -35,6 +37,7 @@ __all__ = [
     "check_plain",
     "checked_device",
     "drawing",
+    "drawing_batches",
     "read_file",
     "seed_of",
     "write_file",
@@ -95,7 +98,7 @@ class Loop:
         """Train a model.
 
         Args:
-            model: The model; it is left in evaluation mode.
+            model: The model; it is left in evaluation mode, with its layers frozen.
             losses: Yields the loss and the number of sequences of each batch of an epoch.
             judge: Adds what it measures to the record of an epoch with this number, and returns
                 what the best one has most of.
@@ -122,7 +125,7 @@ class Loop:
                     optimiser.step()
                     total += loss.item() * size
                     count += size
-                model.eval()
+                _freeze(model)
                 record = {"loss": total / count}
                 found = judge(epoch, record)
                 history.append(record)
@@ -148,8 +151,16 @@ class Loop:
             raise FloatingPointError(f"expected a finite loss and metric, got {record}: {remedy}")
         model.load_state_dict(best_weights)
         model.zero_grad()
-        model.eval()
+        _freeze(model)
         return Training(history, interruption)
+
+
+def _freeze(model: nn.Module) -> None:
+    """Put a model in evaluation mode, in which each of our layers keeps its matrices."""
+    model.eval()
+    for part in model.modules():
+        if isinstance(part, Stacked):
+            part.freeze()
 
 
 def seed_of(random_state: Any) -> int:
@@ -179,6 +190,28 @@ def drawing(generator: torch.Generator, device: torch.device) -> AbstractContext
     if device.type == "cpu":
         return DrawFrom(generator)
     return nullcontext()
+
+
+def drawing_batches(
+    model: nn.Module, generator: torch.Generator, device: torch.device
+) -> Callable[[], AbstractContextManager[Any]]:
+    """Return a function that returns `drawing` for the next batch of a training.
+
+    `drawing` sends each operation through Python, which takes up to half of the time of a fit. The
+    modules of eigenrnn and of torch draw in all batches or in none, so the first one tells.
+    """
+    first = drawing(generator, device)
+    packages = {type(part).__module__.partition(".")[0] for part in model.modules()}
+    if not isinstance(first, DrawFrom) or packages - {"eigenrnn", "torch"}:
+        return partial(drawing, generator, device)
+    count = itertools.count()
+
+    def of_next_batch() -> AbstractContextManager[Any]:
+        if next(count) and not first.has_drawn:
+            return nullcontext()
+        return first
+
+    return of_next_batch
 
 
 def check_plain(values: Any, name: str, remedy: str) -> None:
@@ -291,7 +324,8 @@ def _model(make_layer: Any, content: Any) -> SequenceModel:
         if name in weights and value.dtype != weights[name].dtype:
             raise ValueError(f"expected {name} of {weights[name].dtype}, got {value.dtype}")
     model.load_state_dict(weights)
-    return model.eval()
+    _freeze(model)
+    return model
 
 
 @contextmanager

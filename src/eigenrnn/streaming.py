@@ -305,7 +305,7 @@ class Stream:
             self._head = self._modules["head"]
             self._snapshot = None
         if self._snapshot is None and self._take_snapshot():
-            return self(x_t, dt)
+            return Stream.__call__(self, x_t, dt)  # the stream of an estimator has scaled x_t
         # with trained weights, an endless stream would else keep the graph of all its steps
         given = [x_t, *self._states]
         if isinstance(dt, Tensor):

@@ -5,7 +5,7 @@ torch gives a name another meaning.
 """
 
 from collections.abc import Callable
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -19,6 +19,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = [
     "DrawFrom",
     "autocast_is_active",
+    "constant_while_compiling",
     "contents",
     "first_parameter",
     "forward_mode_is_active",
@@ -37,6 +38,8 @@ __all__ = [
     "weight_names",
     "write_count",
 ]
+
+_Function = TypeVar("_Function", bound=Callable[..., Any])
 
 # The first ones are asked in every call of a layer, so they are torch's own functions.
 
@@ -85,15 +88,27 @@ class DrawFrom(TorchDispatchMode):
     def __init__(self, generator: torch.Generator) -> None:
         super().__init__()
         self.generator = generator
+        self.has_drawn = False
 
     def __torch_dispatch__(
         self, func: Any, types: Any, args: tuple[Any, ...] = (), kwargs: Any = None
     ) -> Any:
         options = dict(kwargs or {})
         if torch.Tag.nondeterministic_seeded in func.tags and options.get("generator") is None:
+            self.has_drawn = True
             options["generator"] = self.generator
             return func.overloadpacket(*args, **options)  # only some overloads take a generator
         return func(*args, **options)
+
+
+def constant_while_compiling(function: _Function) -> _Function:
+    """Let `torch.compile` keep the result of a function with which it traces.
+
+    This is all that `torch.compiler.assume_constant_result` does, but that imports the compiler,
+    in nearly a second.
+    """
+    function._dynamo_marked_constant = True  # pyright: ignore[reportFunctionMemberAccess]
+    return function
 
 
 def forward_mode_is_active() -> bool:

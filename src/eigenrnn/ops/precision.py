@@ -6,7 +6,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.kernels import kernels
-from eigenrnn.torch_internals import fp32_precision
+from eigenrnn.torch_internals import constant_while_compiling, fp32_precision
 from eigenrnn.tracing import autocasts
 
 __all__ = [
@@ -73,8 +73,7 @@ def products_of_float32(W: object) -> Products:
     return products_of_switches()
 
 
-# torch.compile keeps the value with which it traces
-@torch.compiler.assume_constant_result
+@constant_while_compiling
 def products_of_switches() -> Products:
     """Return what the switches of torch say of products in float32."""
     if not has_tiles:

@@ -4,9 +4,11 @@ import sys
 from collections.abc import Sequence
 from functools import partial
 from io import StringIO
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 
 from eigenrnn_experiments.errors import unknown_name
@@ -106,13 +108,14 @@ def _durations(texts: Any) -> Any:
 
 
 def sequences_of(
-    table: pd.DataFrame, names: dict[str, Any]
+    table: pd.DataFrame, names: dict[str, Any], channels: Sequence[str] | None = None
 ) -> tuple[list[str], list[Any], list[Any]]:
     """Return the names of the sequences, their channels and all their columns.
 
     Args:
         table: The table.
         names: The columns by role: `sequence`, `time`, `target`, `group`, `ignore`.
+        channels: The columns of the channels; by default those without a role.
     Raises:
         ValueError: If there is no column of sequences.
     """
@@ -124,9 +127,13 @@ def sequences_of(
         )
     ordered = with_times(table, names["time"])
     others = {sequence, names["time"], names["target"], names["group"], *names["ignore"]}
-    channels = [name for name in table if name not in others]
-    groups: list[Any] = list(ordered.groupby(sequence, sort=False, dropna=False))
-    parts = [part for _, part in groups]
-    labels = [str(label) for label, _ in groups]
-    inputs = [part[channels] for part in parts]
-    return labels, inputs, parts
+    if channels is None:
+        channels = [name for name in table if name not in others]
+    numbers, labels = pd.factorize(ordered[sequence], use_na_sentinel=False)
+    # rows side by side are a slice, which takes a tenth of the time of choosing rows or columns
+    ordered = ordered.iloc[np.argsort(numbers, kind="stable")]
+    of_channels = ordered[list(channels)]
+    ends = np.bincount(numbers).cumsum().tolist()
+    slices = [slice(start, end) for start, end in pairwise([0, *ends])]
+    parts = [ordered.iloc[rows] for rows in slices]
+    return [*map(str, labels)], [of_channels.iloc[rows] for rows in slices], parts

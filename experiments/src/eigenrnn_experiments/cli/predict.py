@@ -94,15 +94,18 @@ def _table(file: str, input: str, note: Callable[[str], None]) -> str:
     if not hasattr(estimator, "table_"):
         raise ValueError(f"expected a file of eigenrnn fit, got {file}, made in Python")
     names = estimator.table_
-    needed = [*estimator.feature_names_in_, names["time"]]
+    channels = list(estimator.feature_names_in_)
+    needed = [*channels, names["time"]]
     table = read_table(input, *needed, sequence=names["sequence"], labels=(names["target"],))
-    sequences, _, parts = sequences_of(table, names)
-    X = [part[list(estimator.feature_names_in_)] for part in parts]
-    found = pd.DataFrame({"sequence": sequences, "prediction": estimator.predict(X)})
+    sequences, X, parts = sequences_of(table, names, channels)
+    found = pd.DataFrame({"sequence": sequences})
     if hasattr(estimator, "classes_"):
         p = estimator.predict_proba(X)
+        found["prediction"] = estimator.classes_[p.argmax(1)]
         for k, name in enumerate(estimator.classes_):
             found[f"probability {name}"] = p[:, k]
+    else:
+        found["prediction"] = estimator.predict(X)
     if names["target"] in table:
         truth = [part[names["target"]].iloc[0] for part in parts]
         scores = _scores(truth, found["prediction"], hasattr(estimator, "classes_"))
