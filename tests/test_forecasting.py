@@ -239,6 +239,37 @@ def test_the_dates_of_a_forecast_follow_those_of_the_series(index, tmp_path):
     same(one.forecast(3).history.index, index[:40])
 
 
+def test_each_of_several_series_keeps_its_dates():
+    days = pandas.date_range("2020-01-01", periods=43, freq="D")
+    dates = [days, days, days.rename("day"), days + pandas.Timedelta("1D"), days[3:], days]
+    dates += [pandas.date_range("2020-01-01", periods=43, freq="h")]
+    y = [pandas.Series(waves(len(each) - 3)[:, 0], each[:-3]) for each in dates]
+    forecaster = SequenceForecaster(**SMALL).fit(y)
+    for each, found in zip(dates, forecaster.predict(3), strict=True):
+        pandas.testing.assert_index_equal(found.index, each[-3:])
+    for each, found in zip(y, forecaster.forecast(3).history, strict=True):
+        pandas.testing.assert_series_equal(found, each, check_freq=False)
+
+
+def test_what_is_known_ahead_has_the_dates_of_each_series():
+    days = pandas.date_range("2020-01-01", periods=43, freq="D")
+    known = [pandas.DataFrame({"x": 1.0}, days), pandas.DataFrame({"x": 1.0}, days[3:])]
+    y = [pandas.Series(waves(len(x) - 3)[:, 0], x.index[:-3]) for x in known]
+    forecaster = SequenceForecaster(**SMALL).fit(y, [x[:-3] for x in known])
+    expected = forecaster.predict(3, [x[-3:] for x in known])
+    for first, second in zip(forecaster.predict(3, known, y=y), expected, strict=True):
+        pandas.testing.assert_series_equal(first, second)
+    late = [known[0], known[1].shift(1, freq="D")]
+    with pytest.raises(ValueError, match=r"expected 2020-01-04 .* got 2020-01-05"):
+        forecaster.predict(3, late, y=y)
+
+
+def test_a_new_name_of_the_dates_of_one_forecast_is_not_that_of_others():
+    first, second = SequenceForecaster(**SMALL).fit([months(), months()]).predict(3)
+    first.index.name = "month"
+    assert second.index.name is None
+
+
 def test_durations_are_drawn_in_seconds():
     y = pandas.Series(waves(40)[:, 0], pandas.timedelta_range("0s", periods=40, freq="500ms"))
     figure = SequenceForecaster(**SMALL).fit(y).forecast(3).plot()

@@ -4,6 +4,7 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
@@ -536,12 +537,15 @@ class SequenceForecaster(BaseEstimator):
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
             found.append(each._replace(exogenous=np.concatenate([known, x])))
+        # many series have the same dates, which pandas takes long to make
+        after = cache(Calendar.after)
+        until = cache(Calendar.until)
         for part, each, known, calendar in zip(
             parts, series, before, form.calendars, strict=False
         ):
-            expected = calendar.after(horizon)
+            expected = after(calendar, horizon)
             if known.shape[1] == 0:
-                expected = calendar.until(len(each.values)).append(expected)
+                expected = until(calendar, len(each.values)).append(expected)
             check_same_dates(part, expected, "the index of X")
         return found, form
 
