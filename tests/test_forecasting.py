@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from eigenrnn import GRU, ScoRNN
 from eigenrnn.estimators import SequenceForecaster, load
+from eigenrnn.forecasting import _chunks
 
 SMALL = {"hidden_size": 8, "epochs": 2, "random_state": 0}
 
@@ -47,6 +48,77 @@ def test_forecasts_read_themselves():
         [forecaster.series_[0]._replace(values=np.append(y, first)[:, None])], 1
     )
     assert again[0][0, 0] == pytest.approx(both[1], rel=1e-5)
+
+
+def ragged(count, season):
+    """Return a forecaster of series of random lengths, with what is known of 4 steps ahead."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(season + 8, 90, count)
+    known = [rng.normal(size=(length + 4, 1)) for length in lengths]
+    y = [np.cumsum(rng.normal(size=(length, 2)), axis=0) for length in lengths]
+    forecaster = SequenceForecaster(season=season, **{**SMALL, "epochs": 1})
+    forecaster.fit(y, [x[:-4] for x in known])
+    return forecaster, [x[-4:] for x in known]
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 500])
+def test_a_batch_has_few_series_of_similar_lengths(count):
+    lengths = np.random.default_rng(0).geometric(0.01, count)
+    chunks = [np.array(chunk) for chunk in _chunks(lengths)]
+    assert sorted(np.concatenate(chunks)) == list(range(count))
+    for chunk in chunks:
+        assert len(chunk) <= 64
+        assert lengths[chunk].max() <= 8 * lengths[chunk].min()
+        assert (np.diff(chunk) > 0).all()
+    assert len(list(_chunks([7] * count))) == -(-count // 64)
+
+
+@pytest.mark.parametrize("count", [1, 65, 150])
+def test_the_validation_loss_is_the_mean_over_the_held_out_steps_of_all_series(count):
+    forecaster, _ = ragged(count, 3)
+    errors = []
+    for each, cut in zip(forecaster.series_, forecaster.cuts_, strict=True):
+        x, target = forecaster._inputs(each)
+        with torch.no_grad():
+            outputs = forecaster.model_(x[:-1])
+        held_out = len(each.values) - cut
+        errors.append((outputs - target)[-held_out:].square())
+    expected = torch.cat(errors).mean().item()
+    assert forecaster.history_[0]["validation_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+class CellOfOnesOwn(torch.nn.GRUCell):
+    """A layer that is none of ours: it reads padded batches alone."""
+
+    bidirectional = False
+    batch_first = False
+
+    @property
+    def output_size(self):
+        return self.hidden_size
+
+    def step(self, x, state):
+        h = super().forward(x, state)
+        return h, h
+
+    def forward(self, x, state=None, lengths=None):
+        assert x.dim() == 3
+        states = []
+        for x_t in x:
+            states.append(super().forward(x_t, state))
+            state = states[-1]
+        h = torch.stack(states)
+        if lengths is not None:
+            state = h[lengths - 1, torch.arange(len(lengths))]
+        return h, state
+
+
+def test_a_layer_of_ones_own_forecasts():
+    y = [waves(30), waves(50)]
+    forecaster = SequenceForecaster(CellOfOnesOwn, **SMALL).fit(y)
+    expected = [forecaster._forecasts([each], 3)[0] for each in forecaster.series_]
+    for found, alone in zip(forecaster.predict(3), expected, strict=True):
+        np.testing.assert_allclose(found, alone, rtol=1e-5)
 
 
 def test_a_scale_and_an_offset_of_the_series_move_the_forecasts():

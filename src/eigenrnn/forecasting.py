@@ -43,6 +43,7 @@ __all__ = ["Backtest", "Forecast", "SequenceForecaster"]
 
 _STEPS_AN_EPOCH = 20
 _ORIGINS = 64  # of the forecasts whose errors give an interval
+_READ_AT_ONCE = 64  # series
 
 
 class _Series(NamedTuple):
@@ -487,9 +488,19 @@ class SequenceForecaster(BaseEstimator):
         """Return the mean squared error of one step ahead in the held-out parts."""
         total = 0.0
         count = 0
-        for (x, target), end in zip(pairs, ends, strict=True):
-            outputs = self.model_(x[: len(target)].to(self.model_.head.weight.device)).cpu()
-            errors = (outputs - target)[end:].square()
+        device = self.model_.head.weight.device
+        for numbers in _chunks([len(target) for _, target in pairs]):
+            some = [pairs[number] for number in numbers]
+            x = pad_sequence([x[: len(target)] for x, target in some]).to(device)
+            targets = pad_sequence([target for _, target in some])
+            lengths = torch.tensor([len(target) for _, target in some])
+            # the call of `rollout`, which each layer that forecasts can answer
+            states, _ = self.model_.layer(x, None, lengths=lengths.to(device))
+            outputs = self.model_.head(states).cpu()
+            first = torch.tensor([ends[number] for number in numbers])
+            step = torch.arange(len(targets)).unsqueeze(1)
+            is_held_out = (step >= first) & (step < lengths)
+            errors = (outputs - targets)[is_held_out].square()
             total += float(errors.sum())
             count += errors.numel()
         return total / count
@@ -644,6 +655,19 @@ class SequenceForecaster(BaseEstimator):
             f"ends of coverage {coverage} reach {reach} of {horizon} steps ahead, as there are "
             f"{count[-1]} origins in the held-out parts for the last one: {remedy}"
         )
+
+
+def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of all series, few at once and of similar lengths."""
+    chunk: list[int] = []
+    for number in np.argsort(lengths, kind="stable").tolist():
+        # beside a long series short ones would be padding for the most part
+        is_long = bool(chunk) and lengths[number] > 8 * lengths[chunk[0]]
+        if is_long or len(chunk) == _READ_AT_ONCE:
+            yield sorted(chunk)
+            chunk = []
+        chunk.append(number)
+    yield sorted(chunk)
 
 
 def _read_all(
