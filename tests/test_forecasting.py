@@ -61,6 +61,21 @@ def ragged(count, season):
     return forecaster, [x[-4:] for x in known]
 
 
+@pytest.mark.parametrize("count", [1, 64, 65, 150])
+@pytest.mark.parametrize("season", [1, 7])
+def test_series_are_continued_together_as_one_by_one_and_step_by_step(count, season):
+    forecaster, ahead = ragged(count, season)
+    # an untrained network hardly tells its inputs apart
+    torch.nn.init.normal_(forecaster.model_.head.weight)
+    series, _ = forecaster._continued(4, ahead, None)
+    for each, found in zip(series, forecaster.predict(4, ahead), strict=True):
+        alone = each
+        for _ in range(4):
+            (following,) = forecaster._forecasts([alone], 1)
+            alone = alone._replace(values=np.append(alone.values, following, axis=0))
+        np.testing.assert_allclose(found, alone.values[-4:], rtol=1e-4, atol=1e-4)
+
+
 @pytest.mark.parametrize("count", [1, 64, 65, 500])
 def test_a_batch_has_few_series_of_similar_lengths(count):
     lengths = np.random.default_rng(0).geometric(0.01, count)

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -428,15 +429,16 @@ class SequenceForecaster(BaseEstimator):
         s = self.season_
         values = series.values
         changes = (values[s:] - values[:-s] - series.drift) / series.change
-        # nothing may be known after the last step, which then is read again
-        rows = np.arange(s, len(values)) + 1
-        ahead = self._known(series)[rows.clip(max=len(series.exogenous) - 1)]
+        ahead = self._known(series, np.arange(s, len(values)) + 1)
         x = np.hstack([changes, (values[s:] - series.mean) / series.scale, ahead])
         dtype = self.model_.head.weight.dtype
         return torch.from_numpy(x).to(dtype), torch.from_numpy(changes[1:]).to(dtype)
 
-    def _known(self, series: _Series) -> Array:
-        return (series.exogenous - self.known_mean_) / self.known_scale_
+    def _known(self, series: _Series, rows: NDArray[np.intp]) -> Array:  # (n, E)
+        """Return what is known ahead of n steps, scaled."""
+        # nothing may be known after the last step, which then is read again
+        known = series.exogenous[rows.clip(max=len(series.exogenous) - 1)]
+        return (known - self.known_mean_) / self.known_scale_
 
     def _train(self, loop: Loop) -> KeyboardInterrupt | None:
         """Train on windows before the cuts; what follows chooses the epoch."""
@@ -592,27 +594,38 @@ class SequenceForecaster(BaseEstimator):
 
     @torch.no_grad()
     def _forecasts(self, series: Sequence[_Series], horizon: int) -> list[Array]:  # each (S, K)
-        """Continue series: the outputs of the network become its inputs."""
+        """Return what follows series."""
+        found: dict[int, Array] = {}
+        for numbers in _chunks([len(each.values) for each in series]):
+            values = self._continuations([series[number] for number in numbers], horizon)
+            found.update(zip(numbers, values, strict=True))
+        return [found[number] for number in range(len(series))]
+
+    def _continuations(self, series: Sequence[_Series], horizon: int) -> Array:  # (B, S, K)
+        """Continue a batch of series: the outputs of the network become its inputs."""
         inputs = [self._inputs(each)[0] for each in series]
-        history = [list(each.values) for each in series]
-        known = [self._known(each) for each in series]
+        mean = np.stack([each.mean for each in series])
+        scale = np.stack([each.scale for each in series])
+        drift = np.stack([each.drift for each in series])
+        change = np.stack([each.change for each in series])
+        # of each step the values of all series, (B, K): the last season, and what follows
+        values = list(np.stack([each.values[-self.season_ :] for each in series], 1))
+        steps = np.arange(1, horizon + 1)
+        known = iter(np.stack([self._known(each, len(each.values) + steps) for each in series], 1))
 
         def append(outputs: Tensor) -> Tensor:
             """Add the values that follow from outputs, and return the next inputs."""
-            rows: list[Array] = []
-            for each, values, x, output in zip(
-                series, history, known, outputs.double().cpu().numpy(), strict=True
-            ):
-                values.append(values[-self.season_] + each.drift + output * each.change)
-                scaled = (values[-1] - each.mean) / each.scale
-                rows.append(np.concatenate([output, scaled, x[min(len(values), len(x) - 1)]]))
-            return torch.from_numpy(np.stack(rows)).to(outputs.device, outputs.dtype)
+            output = outputs.double().cpu().numpy()
+            values.append(values[-self.season_] + drift + output * change)
+            scaled = (values[-1] - mean) / scale
+            x = np.hstack([output, scaled, next(known)])
+            return torch.from_numpy(x).to(outputs.device, outputs.dtype)
 
         device = self.model_.head.weight.device
         x = pad_sequence(inputs).to(device)
         lengths = torch.tensor([len(x) for x in inputs]).to(device)
         rollout(self.model_.eval(), x, horizon, feedback=append, lengths=lengths)
-        return [np.stack(values[-horizon:]) for values in history]
+        return np.stack(values[-horizon:], 1)
 
     def _errors(self, horizon: int) -> Array:  # (origins, S, K)
         """Return the absolute errors of forecasts from the held-out parts, in deviations.
