@@ -102,6 +102,23 @@ def test_the_validation_loss_is_the_mean_over_the_held_out_steps_of_all_series(c
     assert forecaster.history_[0]["validation_loss"] == pytest.approx(expected, rel=1e-5)
 
 
+def test_the_errors_of_an_interval_are_those_of_64_origins_of_all_series():
+    forecaster, _ = ragged(20, 3)
+    origins = []
+    for each, cut in zip(forecaster.series_, forecaster.cuts_, strict=True):
+        origins += [(each, origin) for origin in range(cut, len(each.values))]
+    chosen = np.linspace(0, len(origins) - 1, 64).round().astype(int)
+    found = forecaster._errors(3)
+    assert len(found) == 64 < len(origins)
+    for errors, k in zip(found, chosen, strict=True):
+        each, origin = origins[k]
+        (forecast,) = forecaster._forecasts([each._replace(values=each.values[:origin])], 3)
+        truth = np.full((3, 2), np.nan)
+        followed = each.values[origin : origin + 3]
+        truth[: len(followed)] = followed
+        np.testing.assert_allclose(errors, np.abs(forecast - truth) / each.scale, rtol=1e-4)
+
+
 class CellOfOnesOwn(torch.nn.GRUCell):
     """A layer that is none of ours: it reads padded batches alone."""
 

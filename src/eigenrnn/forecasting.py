@@ -632,21 +632,22 @@ class SequenceForecaster(BaseEstimator):
 
         Steps after the end of a series are NaN.
         """
-        prefixes: list[_Series] = []
+        held_out = [len(v.values) - cut for v, cut in zip(self.series_, self.cuts_, strict=True)]
+        ends = np.cumsum(held_out)
+        # each step that is held out, of the first series to the last, could be an origin
+        chosen = np.unique(np.linspace(0, ends[-1] - 1, _ORIGINS).round().astype(int))
+        past: list[_Series] = []
         truths: list[Array] = []
-        for each, cut in zip(self.series_, self.cuts_, strict=True):
-            for origin in range(cut, len(each.values)):
-                truth = np.full((horizon, each.values.shape[1]), np.nan)
-                left = each.values[origin : origin + horizon]
-                truth[: len(left)] = left
-                prefixes.append(each._replace(values=each.values[:origin]))
-                truths.append(truth)
-        chosen = np.unique(np.linspace(0, len(prefixes) - 1, _ORIGINS).round().astype(int))
-        some = [prefixes[k] for k in chosen]
-        errors: list[Array] = []
-        for k, forecast in zip(chosen, self._forecasts(some, horizon), strict=True):
-            errors.append(np.abs(forecast - truths[k]) / prefixes[k].scale)
-        return np.stack(errors)
+        for step, number in zip(chosen, np.searchsorted(ends, chosen, side="right"), strict=True):
+            each = self.series_[number]
+            origin = len(each.values) - (ends[number] - step)
+            past.append(each._replace(values=each.values[:origin]))
+            truths.append(each.values[origin : origin + horizon])
+        errors = np.full((len(past), horizon, past[0].values.shape[1]), np.nan)
+        for k, forecast in enumerate(self._forecasts(past, horizon)):
+            left = len(truths[k])
+            errors[k, :left] = np.abs(forecast[:left] - truths[k]) / past[k].scale
+        return errors
 
     def _distances(self, horizon: int, coverage: float) -> tuple[Array, str | None]:  # (S, K)
         """Return the distance of the ends of each step, and why some are missing."""
