@@ -10,6 +10,7 @@ from sklearn.base import clone
 
 from eigenrnn import GRU, ScoRNN
 from eigenrnn.estimators import SequenceForecaster, load
+from eigenrnn.forecasting import _chunks
 
 SMALL = {"hidden_size": 8, "epochs": 2, "random_state": 0}
 
@@ -47,6 +48,109 @@ def test_forecasts_read_themselves():
         [forecaster.series_[0]._replace(values=np.append(y, first)[:, None])], 1
     )
     assert again[0][0, 0] == pytest.approx(both[1], rel=1e-5)
+
+
+def ragged(count, season):
+    """Return a forecaster of series of random lengths, with what is known of 4 steps ahead."""
+    rng = np.random.default_rng(0)
+    lengths = rng.integers(season + 8, 90, count)
+    known = [rng.normal(size=(length + 4, 1)) for length in lengths]
+    y = [np.cumsum(rng.normal(size=(length, 2)), axis=0) for length in lengths]
+    forecaster = SequenceForecaster(season=season, **{**SMALL, "epochs": 1})
+    forecaster.fit(y, [x[:-4] for x in known])
+    return forecaster, [x[-4:] for x in known]
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 150])
+@pytest.mark.parametrize("season", [1, 7])
+def test_series_are_continued_together_as_one_by_one_and_step_by_step(count, season):
+    forecaster, ahead = ragged(count, season)
+    # an untrained network hardly tells its inputs apart
+    torch.nn.init.normal_(forecaster.model_.head.weight)
+    series, _ = forecaster._continued(4, ahead, None)
+    for each, found in zip(series, forecaster.predict(4, ahead), strict=True):
+        alone = each
+        for _ in range(4):
+            (following,) = forecaster._forecasts([alone], 1)
+            alone = alone._replace(values=np.append(alone.values, following, axis=0))
+        np.testing.assert_allclose(found, alone.values[-4:], rtol=1e-4, atol=1e-4)
+
+
+@pytest.mark.parametrize("count", [1, 64, 65, 500])
+def test_a_batch_has_few_series_of_similar_lengths(count):
+    lengths = np.random.default_rng(0).geometric(0.01, count)
+    chunks = [np.array(chunk) for chunk in _chunks(lengths)]
+    assert sorted(np.concatenate(chunks)) == list(range(count))
+    for chunk in chunks:
+        assert len(chunk) <= 64
+        assert lengths[chunk].max() <= 8 * lengths[chunk].min()
+        assert (np.diff(chunk) > 0).all()
+    assert len(list(_chunks([7] * count))) == -(-count // 64)
+
+
+@pytest.mark.parametrize("count", [1, 65, 150])
+def test_the_validation_loss_is_the_mean_over_the_held_out_steps_of_all_series(count):
+    forecaster, _ = ragged(count, 3)
+    errors = []
+    for each, cut in zip(forecaster.series_, forecaster.cuts_, strict=True):
+        x, target = forecaster._inputs(each)
+        with torch.no_grad():
+            outputs = forecaster.model_(x[:-1])
+        held_out = len(each.values) - cut
+        errors.append((outputs - target)[-held_out:].square())
+    expected = torch.cat(errors).mean().item()
+    assert forecaster.history_[0]["validation_loss"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_the_errors_of_an_interval_are_those_of_64_origins_of_all_series():
+    forecaster, _ = ragged(20, 3)
+    origins = []
+    for each, cut in zip(forecaster.series_, forecaster.cuts_, strict=True):
+        origins += [(each, origin) for origin in range(cut, len(each.values))]
+    chosen = np.linspace(0, len(origins) - 1, 64).round().astype(int)
+    found = forecaster._errors(3)
+    assert len(found) == 64 < len(origins)
+    for errors, k in zip(found, chosen, strict=True):
+        each, origin = origins[k]
+        (forecast,) = forecaster._forecasts([each._replace(values=each.values[:origin])], 3)
+        truth = np.full((3, 2), np.nan)
+        followed = each.values[origin : origin + 3]
+        truth[: len(followed)] = followed
+        np.testing.assert_allclose(errors, np.abs(forecast - truth) / each.scale, rtol=1e-4)
+
+
+class CellOfOnesOwn(torch.nn.GRUCell):
+    """A layer that is none of ours: it reads padded batches alone."""
+
+    bidirectional = False
+    batch_first = False
+
+    @property
+    def output_size(self):
+        return self.hidden_size
+
+    def step(self, x, state):
+        h = super().forward(x, state)
+        return h, h
+
+    def forward(self, x, state=None, lengths=None):
+        assert x.dim() == 3
+        states = []
+        for x_t in x:
+            states.append(super().forward(x_t, state))
+            state = states[-1]
+        h = torch.stack(states)
+        if lengths is not None:
+            state = h[lengths - 1, torch.arange(len(lengths))]
+        return h, state
+
+
+def test_a_layer_of_ones_own_forecasts():
+    y = [waves(30), waves(50)]
+    forecaster = SequenceForecaster(CellOfOnesOwn, **SMALL).fit(y)
+    expected = [forecaster._forecasts([each], 3)[0] for each in forecaster.series_]
+    for found, alone in zip(forecaster.predict(3), expected, strict=True):
+        np.testing.assert_allclose(found, alone, rtol=1e-5)
 
 
 def test_a_scale_and_an_offset_of_the_series_move_the_forecasts():
@@ -237,6 +341,37 @@ def test_the_dates_of_a_forecast_follow_those_of_the_series(index, tmp_path):
     assert lower.name == "a"
     assert len(one.forecast(3).history) == 40
     same(one.forecast(3).history.index, index[:40])
+
+
+def test_each_of_several_series_keeps_its_dates():
+    days = pandas.date_range("2020-01-01", periods=43, freq="D")
+    dates = [days, days, days.rename("day"), days + pandas.Timedelta("1D"), days[3:], days]
+    dates += [pandas.date_range("2020-01-01", periods=43, freq="h")]
+    y = [pandas.Series(waves(len(each) - 3)[:, 0], each[:-3]) for each in dates]
+    forecaster = SequenceForecaster(**SMALL).fit(y)
+    for each, found in zip(dates, forecaster.predict(3), strict=True):
+        pandas.testing.assert_index_equal(found.index, each[-3:])
+    for each, found in zip(y, forecaster.forecast(3).history, strict=True):
+        pandas.testing.assert_series_equal(found, each, check_freq=False)
+
+
+def test_what_is_known_ahead_has_the_dates_of_each_series():
+    days = pandas.date_range("2020-01-01", periods=43, freq="D")
+    known = [pandas.DataFrame({"x": 1.0}, days), pandas.DataFrame({"x": 1.0}, days[3:])]
+    y = [pandas.Series(waves(len(x) - 3)[:, 0], x.index[:-3]) for x in known]
+    forecaster = SequenceForecaster(**SMALL).fit(y, [x[:-3] for x in known])
+    expected = forecaster.predict(3, [x[-3:] for x in known])
+    for first, second in zip(forecaster.predict(3, known, y=y), expected, strict=True):
+        pandas.testing.assert_series_equal(first, second)
+    late = [known[0], known[1].shift(1, freq="D")]
+    with pytest.raises(ValueError, match=r"expected 2020-01-04 .* got 2020-01-05"):
+        forecaster.predict(3, late, y=y)
+
+
+def test_a_new_name_of_the_dates_of_one_forecast_is_not_that_of_others():
+    first, second = SequenceForecaster(**SMALL).fit([months(), months()]).predict(3)
+    first.index.name = "month"
+    assert second.index.name is None
 
 
 def test_durations_are_drawn_in_seconds():

@@ -4,12 +4,14 @@ import copy
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import KW_ONLY, dataclass
+from functools import cache
 from numbers import Real
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple, Self
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import Tensor, nn
 from torch.nn.utils.rnn import pad_sequence
 
@@ -42,6 +44,7 @@ __all__ = ["Backtest", "Forecast", "SequenceForecaster"]
 
 _STEPS_AN_EPOCH = 20
 _ORIGINS = 64  # of the forecasts whose errors give an interval
+_READ_AT_ONCE = 64  # series
 
 
 class _Series(NamedTuple):
@@ -426,15 +429,16 @@ class SequenceForecaster(BaseEstimator):
         s = self.season_
         values = series.values
         changes = (values[s:] - values[:-s] - series.drift) / series.change
-        # nothing may be known after the last step, which then is read again
-        rows = np.arange(s, len(values)) + 1
-        ahead = self._known(series)[rows.clip(max=len(series.exogenous) - 1)]
+        ahead = self._known(series, np.arange(s, len(values)) + 1)
         x = np.hstack([changes, (values[s:] - series.mean) / series.scale, ahead])
         dtype = self.model_.head.weight.dtype
         return torch.from_numpy(x).to(dtype), torch.from_numpy(changes[1:]).to(dtype)
 
-    def _known(self, series: _Series) -> Array:
-        return (series.exogenous - self.known_mean_) / self.known_scale_
+    def _known(self, series: _Series, rows: NDArray[np.intp]) -> Array:  # (n, E)
+        """Return what is known ahead of n steps, scaled."""
+        # nothing may be known after the last step, which then is read again
+        known = series.exogenous[rows.clip(max=len(series.exogenous) - 1)]
+        return (known - self.known_mean_) / self.known_scale_
 
     def _train(self, loop: Loop) -> KeyboardInterrupt | None:
         """Train on windows before the cuts; what follows chooses the epoch."""
@@ -486,9 +490,19 @@ class SequenceForecaster(BaseEstimator):
         """Return the mean squared error of one step ahead in the held-out parts."""
         total = 0.0
         count = 0
-        for (x, target), end in zip(pairs, ends, strict=True):
-            outputs = self.model_(x[: len(target)].to(self.model_.head.weight.device)).cpu()
-            errors = (outputs - target)[end:].square()
+        device = self.model_.head.weight.device
+        for numbers in _chunks([len(target) for _, target in pairs]):
+            some = [pairs[number] for number in numbers]
+            x = pad_sequence([x[: len(target)] for x, target in some]).to(device)
+            targets = pad_sequence([target for _, target in some])
+            lengths = torch.tensor([len(target) for _, target in some])
+            # the call of `rollout`, which each layer that forecasts can answer
+            states, _ = self.model_.layer(x, None, lengths=lengths.to(device))
+            outputs = self.model_.head(states).cpu()
+            first = torch.tensor([ends[number] for number in numbers])
+            step = torch.arange(len(targets)).unsqueeze(1)
+            is_held_out = (step >= first) & (step < lengths)
+            errors = (outputs - targets)[is_held_out].square()
             total += float(errors.sum())
             count += errors.numel()
         return total / count
@@ -536,12 +550,15 @@ class SequenceForecaster(BaseEstimator):
             if x.shape != (steps, E):
                 raise ValueError(f"expected X of shape {(steps, E)}, got {x.shape}")
             found.append(each._replace(exogenous=np.concatenate([known, x])))
+        # many series have the same dates, which pandas takes long to make
+        after = cache(Calendar.after)
+        until = cache(Calendar.until)
         for part, each, known, calendar in zip(
             parts, series, before, form.calendars, strict=False
         ):
-            expected = calendar.after(horizon)
+            expected = after(calendar, horizon)
             if known.shape[1] == 0:
-                expected = calendar.until(len(each.values)).append(expected)
+                expected = until(calendar, len(each.values)).append(expected)
             check_same_dates(part, expected, "the index of X")
         return found, form
 
@@ -577,48 +594,60 @@ class SequenceForecaster(BaseEstimator):
 
     @torch.no_grad()
     def _forecasts(self, series: Sequence[_Series], horizon: int) -> list[Array]:  # each (S, K)
-        """Continue series: the outputs of the network become its inputs."""
+        """Return what follows series."""
+        found: dict[int, Array] = {}
+        for numbers in _chunks([len(each.values) for each in series]):
+            values = self._continuations([series[number] for number in numbers], horizon)
+            found.update(zip(numbers, values, strict=True))
+        return [found[number] for number in range(len(series))]
+
+    def _continuations(self, series: Sequence[_Series], horizon: int) -> Array:  # (B, S, K)
+        """Continue a batch of series: the outputs of the network become its inputs."""
         inputs = [self._inputs(each)[0] for each in series]
-        history = [list(each.values) for each in series]
-        known = [self._known(each) for each in series]
+        mean = np.stack([each.mean for each in series])
+        scale = np.stack([each.scale for each in series])
+        drift = np.stack([each.drift for each in series])
+        change = np.stack([each.change for each in series])
+        # of each step the values of all series, (B, K): the last season, and what follows
+        values = list(np.stack([each.values[-self.season_ :] for each in series], 1))
+        steps = np.arange(1, horizon + 1)
+        known = iter(np.stack([self._known(each, len(each.values) + steps) for each in series], 1))
 
         def append(outputs: Tensor) -> Tensor:
             """Add the values that follow from outputs, and return the next inputs."""
-            rows: list[Array] = []
-            for each, values, x, output in zip(
-                series, history, known, outputs.double().cpu().numpy(), strict=True
-            ):
-                values.append(values[-self.season_] + each.drift + output * each.change)
-                scaled = (values[-1] - each.mean) / each.scale
-                rows.append(np.concatenate([output, scaled, x[min(len(values), len(x) - 1)]]))
-            return torch.from_numpy(np.stack(rows)).to(outputs.device, outputs.dtype)
+            output = outputs.double().cpu().numpy()
+            values.append(values[-self.season_] + drift + output * change)
+            scaled = (values[-1] - mean) / scale
+            x = np.hstack([output, scaled, next(known)])
+            return torch.from_numpy(x).to(outputs.device, outputs.dtype)
 
         device = self.model_.head.weight.device
         x = pad_sequence(inputs).to(device)
         lengths = torch.tensor([len(x) for x in inputs]).to(device)
         rollout(self.model_.eval(), x, horizon, feedback=append, lengths=lengths)
-        return [np.stack(values[-horizon:]) for values in history]
+        return np.stack(values[-horizon:], 1)
 
     def _errors(self, horizon: int) -> Array:  # (origins, S, K)
         """Return the absolute errors of forecasts from the held-out parts, in deviations.
 
         Steps after the end of a series are NaN.
         """
-        prefixes: list[_Series] = []
+        held_out = [len(v.values) - cut for v, cut in zip(self.series_, self.cuts_, strict=True)]
+        ends = np.cumsum(held_out)
+        # each step that is held out, of the first series to the last, could be an origin
+        chosen = np.unique(np.linspace(0, ends[-1] - 1, _ORIGINS).round().astype(int))
+        past: list[_Series] = []
         truths: list[Array] = []
-        for each, cut in zip(self.series_, self.cuts_, strict=True):
-            for origin in range(cut, len(each.values)):
-                truth = np.full((horizon, each.values.shape[1]), np.nan)
-                left = each.values[origin : origin + horizon]
-                truth[: len(left)] = left
-                prefixes.append(each._replace(values=each.values[:origin]))
-                truths.append(truth)
-        chosen = np.unique(np.linspace(0, len(prefixes) - 1, _ORIGINS).round().astype(int))
-        some = [prefixes[k] for k in chosen]
-        errors: list[Array] = []
-        for k, forecast in zip(chosen, self._forecasts(some, horizon), strict=True):
-            errors.append(np.abs(forecast - truths[k]) / prefixes[k].scale)
-        return np.stack(errors)
+        for step, number in zip(chosen, np.searchsorted(ends, chosen, side="right"), strict=True):
+            each = self.series_[number]
+            origin = len(each.values) - (ends[number] - step)
+            past.append(each._replace(values=each.values[:origin]))
+            truths.append(each.values[origin : origin + horizon])
+        errors = np.full((len(past), horizon, past[0].values.shape[1]), np.nan)
+        for k, forecast in enumerate(self._forecasts(past, horizon)):
+            left = len(truths[k])
+            errors[k, :left] = np.abs(forecast[:left] - truths[k]) / past[k].scale
+        return errors
 
     def _distances(self, horizon: int, coverage: float) -> tuple[Array, str | None]:  # (S, K)
         """Return the distance of the ends of each step, and why some are missing."""
@@ -640,6 +669,19 @@ class SequenceForecaster(BaseEstimator):
             f"ends of coverage {coverage} reach {reach} of {horizon} steps ahead, as there are "
             f"{count[-1]} origins in the held-out parts for the last one: {remedy}"
         )
+
+
+def _chunks(lengths: Sequence[int]) -> Iterator[list[int]]:
+    """Yield the numbers of all series, few at once and of similar lengths."""
+    chunk: list[int] = []
+    for number in np.argsort(lengths, kind="stable").tolist():
+        # beside a long series short ones would be padding for the most part
+        is_long = bool(chunk) and lengths[number] > 8 * lengths[chunk[0]]
+        if is_long or len(chunk) == _READ_AT_ONCE:
+            yield sorted(chunk)
+            chunk = []
+        chunk.append(number)
+    yield sorted(chunk)
 
 
 def _read_all(

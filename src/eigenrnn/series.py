@@ -1,6 +1,7 @@
 """Series as people give them to the forecaster, and their dates."""
 
 from collections.abc import Sequence
+from functools import cache
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -104,12 +105,13 @@ class Form(NamedTuple):
             ahead: Whether they are those after the end of the series.
         """
         found: list[Any] = []
+        # many series have the same dates, which pandas takes long to make
+        index_of = cache(Calendar.after if ahead else Calendar.until)
         for number, values in enumerate(arrays):
             index: Any = None
-            if self.calendars and ahead:
-                index = self.calendars[number].after(len(values))
-            elif self.calendars:
-                index = self.calendars[number].until(len(values))
+            if self.calendars:
+                # a copy, as the caller may rename the index of one series
+                index = index_of(self.calendars[number], len(values)).copy()
             found.append(self._one(number, values, index))
         if self.keys is not None:
             import pandas as pd
@@ -172,10 +174,16 @@ def given(y: Any, targets: Any, columns: Any) -> tuple[list[Any], list[Any] | No
             others = [part[left] for part in parts]
         parts = [part[targets if is_one else wanted] for part in parts]
     calendars: list[Calendar] = []
+    before: Any = None
     for number, part in enumerate(parts):
-        index = getattr(part, "index", None)
-        if hasattr(index, "is_monotonic_increasing"):  # of pandas; a list has a method
+        index: Any = getattr(part, "index", None)
+        if not hasattr(index, "is_monotonic_increasing"):  # none of pandas; a list has a method
+            continue
+        if before is not None and index.identical(before):  # often, and a check takes long
+            calendars.append(calendars[-1])
+        else:
             calendars.append(_calendar(index, f"y, series {number}"))
+        before = index
     if len(calendars) not in (0, len(parts)):
         raise ValueError(
             f"expected all series of pandas in y or none, got {len(calendars)} of {len(parts)}: "
