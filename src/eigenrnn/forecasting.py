@@ -17,7 +17,14 @@ from torch.nn.utils.rnn import pad_sequence
 
 from eigenrnn.closed_loop import rollout
 from eigenrnn.errors import check_installed, check_positive_integer
-from eigenrnn.fitting import Loop, checked_device, drawing, seed_of, write_file
+from eigenrnn.fitting import (
+    Loop,
+    checked_device,
+    drawing,
+    drawing_batches,
+    seed_of,
+    write_file,
+)
 from eigenrnn.layers import GRU
 from eigenrnn.models import SequenceModel
 from eigenrnn.series import (
@@ -209,7 +216,7 @@ class SequenceForecaster(BaseEstimator):
         device: Where the network computes, such as ``"cuda"``; by default the CPU.
         verbose: With 1, each epoch prints a line.
     Attributes:
-        model_: The trained `SequenceModel`.
+        model_: The trained `SequenceModel`, frozen; `model_.train()` ends that.
         layer_: The function that made its layer.
         history_: The losses of each epoch.
     Raises:
@@ -460,6 +467,8 @@ class SequenceForecaster(BaseEstimator):
         pairs = [self._inputs(each) for each in self.series_]
         ends = [cut - self.season_ - 1 for cut in self.cuts_]  # of what is trained on
 
+        drawing_batch = drawing_batches(model, generator, device)
+
         def losses() -> Iterator[tuple[Tensor, int]]:
             # windows of one length, each from a series in proportion to its length
             length = min(self.window, max(ends))
@@ -473,7 +482,7 @@ class SequenceForecaster(BaseEstimator):
                     of_inputs, of_targets = pairs[i]
                     x.append(of_inputs[a : a + length])
                     targets.append(of_targets[a : a + length])
-                with drawing(generator, device):
+                with drawing_batch():
                     outputs = model(torch.stack(x, 1).to(device))
                 yield (outputs - torch.stack(targets, 1).to(device)).square().mean(), 1
 
