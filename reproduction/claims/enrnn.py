@@ -92,8 +92,8 @@ CLAIMS = (
         further=(at_least(copying("LSTM 68"), 95, LOSS),),
         changed="2026-11-24T00:09:34+00:00",
         verdict="holds",
-        why="far below scoRNN, which trains; our uRNN does not train at the two rates that we have "
-        "tried, so its comparison says little",
+        why="far below scoRNN, which trains; our uRNN does not train at the two rates that we "
+        "have tried, so its comparison says little",
         seen="ENRNN ends at {enrnn} % of the chance level, scoRNN at {scornn} %, the "
         "full-capacity uRNN at {urnn} % and the LSTM at {lstm} %.",
         numbers={
