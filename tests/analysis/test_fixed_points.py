@@ -235,6 +235,30 @@ def test_all_attractors_are_found_from_drawn_states(number):
     assert {tuple(point) for point in result.points[stable].round(3) + 0.0} == attractors(rnn)
 
 
+@pytest.mark.parametrize("threshold", [None, 1e-6])
+@pytest.mark.parametrize(("entries", "at_once"), [(100, 1), (3 * 32**2, 3)])
+def test_search_from_many_states_holds_few_jacobians(monkeypatch, threshold, entries, at_once):
+    rnn = three_way_flip_flop()
+    start = torch.randn(20, 32, generator=seeded(), dtype=torch.float64)
+    inputs = [[0.0, 0.0, 0.0], [0.1, 0.0, 0.0]]
+    expected = fixed_points(rnn, inputs, initial_states=start, threshold=threshold)
+    sizes, jacobians = [], StateMap.jacobians
+
+    def recorded(self, x, state):
+        sizes.append(len(state))
+        return jacobians(self, x, state)
+
+    monkeypatch.setattr(StateMap, "jacobians", recorded)
+    monkeypatch.setattr(eigenrnn.analysis.state_map, "_MAX_JACOBIAN_ENTRIES", entries)
+    result = fixed_points(rnn, inputs, initial_states=start, threshold=threshold)
+    *during, at_the_points = sizes
+    assert max(during) == at_once
+    assert at_the_points == len(expected.points) > at_once
+    assert (result.kinds, result.failed) == (expected.kinds, expected.failed)
+    np.testing.assert_allclose(result.points, expected.points, atol=1e-9)
+    np.testing.assert_array_equal(result.conditions, expected.conditions)
+
+
 def saturated_gru(cls=nn.GRU):
     """Return a GRU whose update gates keep a large state nearly as it is."""
     gru = cls(1, 16)

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 import eigenrnn
-from eigenrnn.analysis import recurrent_matrices, state_maps, trajectory
+from eigenrnn.analysis import StateMap, recurrent_matrices, state_maps, trajectory
 from eigenrnn.constraints import Exponential, constrain
 from eigenrnn.init import weights_
 
@@ -80,6 +80,27 @@ def test_jacobians_agree_with_finite_differences(layer):
         torch.testing.assert_close(
             by_input[:, :, i], (ahead - behind) / (2 * step), atol=1e-8, rtol=1e-6
         )
+
+
+def test_jacobians_of_many_sequences_are_those_of_few(layer):
+    (state_map,) = state_maps(layer)
+    x = torch.randn(2_000, M, dtype=torch.float64)
+    state = torch.randn(2_000, state_map.state_size, dtype=torch.float64)
+    of_many = state_map.jacobians(x, state)
+    # few at once are differentiated backwards
+    parts = [state_map.jacobians(*few) for few in zip(x.split(40), state.split(40), strict=True)]
+    for many, few in zip(of_many, zip(*parts, strict=True), strict=True):
+        torch.testing.assert_close(many, torch.cat(few), atol=1e-12, rtol=1e-9)
+
+
+def test_function_that_cannot_be_mapped_has_jacobians_of_many_sequences():
+    def step(x, h):
+        assert bool(h.detach().isfinite().all())  # which torch.func.vmap does not support
+        return h.tanh() + 0 * x
+
+    state = torch.randn(20_000, 2, dtype=torch.float64)
+    by_state, _ = StateMap.from_step(step, 1, 2).jacobians(state[:, :1], state)
+    torch.testing.assert_close(by_state, (1 - state.tanh() ** 2).diag_embed())
 
 
 @pytest.mark.parametrize(

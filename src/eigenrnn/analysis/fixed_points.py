@@ -258,7 +258,11 @@ def fixed_points(
         if isinstance(initial_states, int | np.integer):
             half = (len(h) + 1) // 2
             h = torch.cat([h[:half], settled_states(state_map, held, h[half:])])
-        h, residual = _minimise_speed(state_map, held.expand(len(h), M), h, steps, goal)
+        searches = [
+            _minimise_speed(state_map, held.expand(len(some), M), some, steps, goal)
+            for some in h.split(state_map.jacobians_at_once)
+        ]
+        h, residual = (torch.cat(parts) for parts in zip(*searches, strict=True))
         arrived = residual <= goal
         if threshold is None:
             arrived = residual <= _TOLERANCE * (1 + h.norm(dim=1))
@@ -271,9 +275,11 @@ def fixed_points(
             # singular value of J - I. Near a degenerate point the residual is c d^p at a distance
             # d. Where it is the tolerance, that singular value is p c d^(p - 1), so d is p times
             # the tolerance over it.
-            J, _ = state_map.jacobians(held.expand(len(h), M), h)
-            least = torch.linalg.svdvals(J - torch.eye(S, dtype=J.dtype))[:, -1]
-            errors = _HIGHEST_POWER * _TOLERANCE / least
+            least: list[Tensor] = []
+            for some in h.split(state_map.jacobians_at_once):
+                J, _ = state_map.jacobians(held.expand(len(some), M), some)
+                least.append(torch.linalg.svdvals(J - torch.eye(S, dtype=J.dtype))[:, -1])
+            errors = _HIGHEST_POWER * _TOLERANCE / torch.cat(least)
             errors = errors.clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
         kept: list[int] = []  # of points that are one, the best
         for i in residual.argsort(stable=True).tolist():

@@ -245,8 +245,8 @@ def spectral_norms(
     """Return the 2-norms of matrices, from the smaller of their Gram matrices."""
     # the largest entry becomes one, so that squares stay in range
     size = A.abs().amax((-2, -1)).clamp(min=torch.finfo(A.dtype).tiny)
+    check_finite(size, "the largest entry of a product of Jacobians")
     scaled = A / size[..., None, None]
-    check_finite(scaled, "a product of Jacobians")
     narrow = scaled.mT if A.shape[-2] < A.shape[-1] else scaled
     # rounding can make an eigenvalue of zero negative
     return torch.linalg.eigvalsh(narrow.mT @ narrow)[..., -1].clamp(min=0).sqrt() * size
@@ -356,7 +356,7 @@ def jacobian_bound(
         )
     path = trajectory(network, x, which, h0)
     # first, because it raises for weights that are not finite
-    norms = torch.stack([torch.linalg.matrix_norm(J, 2) for J, _ in path.jacobians()])
+    norms = torch.stack([spectral_norms(J) for J, _ in path.jacobians()])
     directions = as_ours(gru)
     names = direction_names(directions)
     direction: GatedDirection = directions.all_directions()[names.index(which)]

@@ -54,6 +54,8 @@ StepFunction = Callable[[Tensor, Any], Any]
 _PROBED_SEQUENCES = 3  # not 2: a pair of states could be unpacked from two rows
 # what functions of the user raise for arguments of another shape or kind
 _STEP_ERRORS = (TypeError, ValueError, RuntimeError, LookupError, AttributeError)
+_MAX_JACOBIAN_ENTRIES = 2**21  # held at once
+_MIN_MAPPED_ENTRIES = 2**16  # of fewer, the overhead of mapping over sequences takes longer
 _ROUNDING = 1e-9  # a product of one row may be summed in another order than that of three
 
 
@@ -176,6 +178,11 @@ class StateMap:
         )
 
     @property
+    def jacobians_at_once(self) -> int:
+        """The number of Jacobians for which there should be memory."""
+        return max(1, _MAX_JACOBIAN_ENTRIES // self.state_size**2)
+
+    @property
     def reverse(self) -> bool:
         """Whether it processes sequences from their end."""
         return self.name.endswith("_reverse")
@@ -216,6 +223,11 @@ class StateMap:
         Sequences do not interact, so one backward pass per entry of the state covers the whole
         batch. These passes run as one vectorised call.
         """
+        is_large = len(state) * self.state_size**2 >= _MIN_MAPPED_ENTRIES
+        # wide inputs have more directions of change than the state has entries
+        is_narrow = self.input_size <= self.state_size
+        if isinstance(self.step, _MappableStep) and is_large and is_narrow:
+            return torch.func.vmap(self._jacobians_of_one)(x, state)
         vjp: Any = torch.func.vjp(self.step, x, state)
         after, pull_back = vjp
 
@@ -226,6 +238,27 @@ class StateMap:
         I = torch.eye(self.state_size, dtype=after.dtype)
         by_input, by_state = torch.func.vmap(row)(I)
         return by_state.transpose(0, 1), by_input.transpose(0, 1)
+
+    def _jacobians_of_one(self, x: Tensor, state: Tensor) -> tuple[Tensor, Tensor]:
+        """Differentiate a step of one sequence: (M,) and (S,) to (S, S) and (S, M).
+
+        Directions of change are the same for all sequences. Mapped over these, the product of a
+        weight with the directions is therefore computed once, and not for each sequence.
+        """
+
+        def step(x: Tensor, state: Tensor) -> Tensor:
+            return self.step(x.unsqueeze(0), state.unsqueeze(0)).squeeze(0)
+
+        vjp: Any = torch.func.vjp
+        after, pull_back = vjp(step, x, state)
+        # The map of v to v J is linear, so its own derivative takes d to J d. Torch's forward mode
+        # does the same, but more slowly, and it warns of torch.jit.
+        _, push_forward = vjp(pull_back, torch.zeros_like(after))
+        sizes = (len(x), len(state))
+        I = torch.eye(sum(sizes), dtype=after.dtype)
+        (J,) = torch.func.vmap(push_forward, out_dims=1)(I.split(sizes, dim=1))
+        by_input, by_state = J.split(sizes, dim=1)  # of (S, M + S)
+        return by_state, by_input
 
 
 Network = nn.Module | StateMap | list[StateMap]
@@ -585,6 +618,16 @@ def as_ours(layer: nn.Module) -> Stacked[Any]:
     return ours.eval()
 
 
+@dataclass(frozen=True)
+class _MappableStep:
+    """A step that `torch.func` can map over sequences and differentiate twice."""
+
+    step: Step
+
+    def __call__(self, x: Tensor, state: Tensor) -> Tensor:
+        return self.step(x, state)
+
+
 def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
     direction.freeze()  # evaluates the constraint once, not at every step
 
@@ -593,6 +636,9 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
         _, last = direction(x.unsqueeze(0), state, backend="reference")
         return last
 
+    # torch cannot map the second derivative of LayerNorm
+    norm_zoneout: Any = getattr(direction, "norm_zoneout", None)
+    has_layer_norm = norm_zoneout is not None and norm_zoneout.gain is not None
     matrices = [W.detach() for W in direction.matrices()]
     bounds = direction.state_bounds()
     return StateMap(
@@ -601,7 +647,7 @@ def _direction_state_map(name: str, direction: AbstractDirection) -> StateMap:
         input_size=direction.weight_ih.shape[1],
         hidden_size=direction.hidden_size,
         state_size=direction.state_size,
-        step=step,
+        step=step if has_layer_norm else _MappableStep(step),
         begin=lambda batch: direction.initial_state(batch).detach(),
         output=direction.output_at,
         blocks=direction.state_blocks(),

@@ -23,8 +23,6 @@ __all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "trajecto
 InitialState = Tensor | ArrayLike | tuple[Tensor | ArrayLike, ...] | None
 """The initial states of a network, or the parts of them, such as (h, c); None for its own."""
 
-_MAX_JACOBIAN_ENTRIES = 2**21  # held at once
-
 
 @dataclass(frozen=True)
 class Trajectory:
@@ -72,8 +70,7 @@ class Trajectory:
         """
         T = self.x.shape[0]
         B = self.x.shape[1]
-        S = self.states.shape[2]
-        chunk = max(1, _MAX_JACOBIAN_ENTRIES // (B * S * S))
+        chunk = max(1, self.state_map.jacobians_at_once // B)
         for begin in range(0, T, chunk):
             steps = slice(begin, min(begin + chunk, T))
             x = self.x[steps].flatten(0, 1)
