@@ -127,7 +127,7 @@ CLAIMS = (
             "ncgru": Median("27.7", denoise("NC-GRU(U_c) 118"), LOSS),
             "goru": Median("32.3", denoise("GORU 128"), LOSS),
             "scornn": Median("75.0", denoise("scoRNN 200"), LOSS),
-            "gru": Median("100.0", denoise("GRU 100"), LOSS),
+            "gru": Median("99.8", denoise("GRU 100"), LOSS),
             "lstm": Median("100.1", denoise("LSTM 90"), LOSS),
         },
         tried="We also trained NC-GRU as the released code computes it, which departs from the "
