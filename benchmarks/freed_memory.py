@@ -70,7 +70,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
         turns = [
             (_in_a_process(name, False), _in_a_process(name, True)) for _ in range(options.turns)
         ]
-        without, with_it = ([each[side] for each in turns] for side in (0, 1))
+        without = [first for first, _ in turns]
+        with_it = [second for _, second in turns]
         ratios = [first["ms"] / second["ms"] for first, second in turns]
         low, median, high = np.percentile(ratios, (25, 50, 75))
         parts = [

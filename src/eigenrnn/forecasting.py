@@ -500,7 +500,8 @@ class SequenceForecaster(BaseEstimator):
         total = 0.0
         count = 0
         device = self.model_.head.weight.device
-        for numbers in _chunks([len(target) for _, target in pairs]):
+        steps_of = [len(target) for _, target in pairs]
+        for numbers in _chunks(steps_of):
             some = [pairs[number] for number in numbers]
             x = pad_sequence([x[: len(target)] for x, target in some]).to(device)
             targets = pad_sequence([target for _, target in some])
@@ -605,7 +606,8 @@ class SequenceForecaster(BaseEstimator):
     def _forecasts(self, series: Sequence[_Series], horizon: int) -> list[Array]:  # each (S, K)
         """Return what follows series."""
         found: dict[int, Array] = {}
-        for numbers in _chunks([len(each.values) for each in series]):
+        steps_of = [len(each.values) for each in series]
+        for numbers in _chunks(steps_of):
             values = self._continuations([series[number] for number in numbers], horizon)
             found.update(zip(numbers, values, strict=True))
         return [found[number] for number in range(len(series))]
