@@ -221,7 +221,8 @@ class StateMap:
         """Differentiate a step with respect to the previous state and to its input.
 
         Sequences do not interact, so one backward pass per entry of the state covers the whole
-        batch. These passes run as one vectorised call.
+        batch. These passes run as one vectorised call. Of our layers, many or large Jacobians are
+        computed as in `_jacobians_of_one`, in which sequences share the products of weights.
         """
         is_large = len(state) * self.state_size**2 >= _MIN_MAPPED_ENTRIES
         # wide inputs have more directions of change than the state has entries
