@@ -112,8 +112,13 @@ def choose(browser, label):
     """Choose an entry of the menu of quantities."""
     header = browser.find_element(By.CSS_SELECTOR, ".updatemenu-header")
     ActionChains(browser).move_to_element(header).click().perform()
-    entries = browser.find_elements(By.CSS_SELECTOR, ".updatemenu-dropdown-button")
-    (entry,) = [each for each in entries if each.text == label]
+
+    # the entries fade in, and an invisible one has no text
+    def visible_entry(browser):
+        entries = browser.find_elements(By.CSS_SELECTOR, ".updatemenu-dropdown-button")
+        return next((entry for entry in entries if entry.text == label), None)
+
+    entry = WebDriverWait(browser, 10).until(visible_entry)
     ActionChains(browser).move_to_element(entry).click().perform()
 
 
