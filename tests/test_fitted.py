@@ -93,7 +93,7 @@ def of_stream(estimator, X):
 @pytest.mark.parametrize(
     ("missing", "dtype"),
     [
-        ("error", np.float64),
+        pytest.param("error", np.float64, marks=pytest.mark.long),
         pytest.param("error", np.float32, marks=pytest.mark.long),
         ("mask", np.float32),
         pytest.param("mask", np.float64, marks=pytest.mark.long),
@@ -402,7 +402,7 @@ LAYOUTS = {
 }
 
 
-@few("layout", LAYOUTS, ["a table with ids and times", "an array of aeon", "a list of arrays"])
+@few("layout", LAYOUTS, ["a table with ids and times"])
 def test_each_layout_of_people_goes_from_data_to_file_onnx_c_and_stream(tmp_path, layout):
     arrays, names = data()
     X, y = layout(tmp_path, arrays, names)

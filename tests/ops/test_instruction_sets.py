@@ -22,6 +22,7 @@ CHOSEN = {
 }
 
 
+@pytest.mark.long
 @pytest.mark.parametrize("isa", compiled.kernels.isas[1:] if compiled.kernels else [])
 def test_another_instruction_set_passes_the_tests(isa):
     files = [f"tests/ops/{name}" for name in CHOSEN]

@@ -6,6 +6,7 @@ import pytest
 import torch
 
 from cases import NONLINEARITIES
+from crossing import some
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
 from eigenrnn.ops import elman, gru
@@ -190,7 +191,7 @@ def test_resets_zoneout_and_leaks_agree(names, reverse, ragged):
 @each_raggedness
 @each_direction
 @pytest.mark.parametrize("names", OF_THE_GRU, ids="-".join)
-@pytest.mark.parametrize("form", FORMS, ids=str)
+@pytest.mark.parametrize("form", some(FORMS, FORMS[:1]), ids=str)
 def test_resets_and_zoneout_of_the_gru_agree(form, names, reverse, ragged):
     shape = 4, 3, 5
     options = merged(names, shape) | options_of(shape, reverse=reverse, ragged=ragged)

@@ -77,6 +77,7 @@ def test_the_picture_has_a_curve_for_each_network(demo):
     assert points == dict.fromkeys(COLOURS, rows)
 
 
+@pytest.mark.long
 @pytest.mark.usefixtures("threads")
 def test_a_policy_learns_with_memory_what_it_cannot_learn_without(tmp_path, monkeypatch):
     sizes = ["--updates", "40", "--steps", "64", "--environments", "8"]
