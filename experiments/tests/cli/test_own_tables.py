@@ -150,6 +150,20 @@ def test_leading_zeros_are_kept_and_other_numbers_stay_numbers(run):
     assert load("numbers.pt").target_mean_.shape == ()
 
 
+@pytest.mark.parametrize("piped", [False, True])
+def test_names_such_as_that_of_namibia_are_not_missing(run, monkeypatch, piped):
+    rows = [f"{k},{t},{k % 2 + t},{('NA', 'None')[k % 2]}" for k in range(11) for t in range(3)]
+    rows += ["NA,0,1,None", ",0,1,None"]  # sequences called NA and without a name
+    text = "\n".join(["land,when,x,kind", *rows])
+    pathlib.Path("a.csv").write_text(text)
+    run("fit a.csv --target kind --sequence land --time when --epochs 1 --out a.pt")
+    assert load("a.pt").classes_.tolist() == ["NA", "None"]
+    monkeypatch.setattr("sys.stdin", io.StringIO(text))
+    run(f"predict a.pt {'-' if piped else 'a.csv'} --out out.csv")
+    found = pd.read_csv("out.csv", keep_default_na=False)
+    assert found["sequence"].tolist() == [*map(str, range(11)), "NA", "nan"]
+
+
 @pytest.fixture(autouse=True)
 def few_epochs(monkeypatch):
     """A forecaster trains for less time; its tests have the accuracy of the default."""

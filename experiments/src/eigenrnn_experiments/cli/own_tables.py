@@ -36,8 +36,7 @@ def read_table(
         if Path(path).suffix == ".parquet":
             table = pd.read_parquet(path)
         else:
-            texts: Any = dict.fromkeys((sequence, *labels), "str")
-            table = pd.read_csv(sys.stdin if path == "-" else path, dtype=texts)
+            table = _read_csv(path, {sequence, *labels})
             for name in dict.fromkeys(labels):
                 if name in table and len(table):
                     table[name] = _numbers_or_labels(table[name])
@@ -52,10 +51,27 @@ def read_table(
     return table
 
 
+def _read_csv(path: str, texts: set[str | None]) -> pd.DataFrame:
+    """Read a CSV file with some columns as the texts that they are, such as 01 and NA."""
+    source: Any = StringIO(sys.stdin.read()) if path == "-" else path
+    table = pd.read_csv(source)
+    texts = texts & set(table)
+    if texts:
+        if path == "-":
+            source.seek(0)
+        # pandas takes NA, None and the like for missing in every column or in none
+        read: Any = pd.read_csv(source, usecols=[*texts], dtype="str", na_filter=False)
+        table = table.assign(**read.replace("", None))
+    return table
+
+
 def _numbers_or_labels(texts: Any) -> Any:
-    """Return what pandas makes of texts, or the texts if it changes one, such as 01 to 1."""
+    """Return the numbers that pandas reads in texts, or the texts, such as 01 and NA."""
     csv = StringIO(texts.to_csv(index=False, header=False))
     read: Any = pd.read_csv(csv, header=None, skip_blank_lines=False)[0].set_axis(texts.index)
+    # numbers, or True and False; NA alone is no number
+    if not pd.api.types.is_numeric_dtype(read) or read.isna().all():
+        return texts
     if pd.api.types.is_integer_dtype(read) and (read.astype(str) != texts.str.strip()).any():
         return texts
     return read
