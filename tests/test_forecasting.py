@@ -215,6 +215,44 @@ def test_later_values_are_scaled_as_those_of_the_fit():
     np.testing.assert_allclose(slope.predict(3, y=np.arange(80.0)), [80, 81, 82])
 
 
+@pytest.fixture(scope="module")
+def of_days():
+    index = pandas.date_range("2024-01-01", periods=60)
+    return SequenceForecaster(**SMALL).fit(pandas.Series(waves(60)[:, 0], index))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pandas.date_range("2024-03-01", periods=60, freq="12h"),
+        pandas.date_range("2024-03-01", periods=60, freq="B"),
+        pandas.date_range("2024-03-01", periods=60, freq="MS"),
+        pandas.period_range("2024-03-01", periods=60, freq="W"),
+        pandas.timedelta_range("0s", periods=60, freq="h"),
+    ],
+    ids=lambda index: index.freqstr,
+)
+def test_later_values_of_other_steps_than_those_of_the_fit_are_refused(of_days, index):
+    with pytest.raises(ValueError, match=f"frequency D in y, as in fit, got {index.freqstr}"):
+        of_days.predict(2, y=pandas.Series(waves(60)[:, 0], index))
+
+
+@pytest.mark.parametrize(
+    "index",
+    [
+        pandas.date_range("2024-03-01", periods=60, freq="24h"),
+        pandas.period_range("2024-03-01", periods=60),
+        pandas.timedelta_range("1 days", periods=60),
+        pandas.RangeIndex(60),
+    ],
+    ids=lambda index: index.__class__.__name__,
+)
+def test_later_values_of_the_same_steps_under_another_name_are_read(of_days, index):
+    expected = of_days.predict(2, y=waves(60)[:, 0])
+    found = of_days.predict(2, y=pandas.Series(waves(60)[:, 0], index))
+    np.testing.assert_array_equal(found, expected)
+
+
 def test_a_layer_that_cannot_forecast_is_refused_before_the_training():
     for layer in (partial(GRU, bidirectional=True), torch.nn.GRU):
         forecaster = SequenceForecaster(layer, epochs=10**6)

@@ -31,6 +31,7 @@ from eigenrnn.series import (
     Calendar,
     Form,
     check_same_dates,
+    check_same_steps,
     deviation,
     given,
     known_ahead,
@@ -543,6 +544,7 @@ class SequenceForecaster(BaseEstimator):
         before = [each.exogenous for each in series]
         if y is not None:
             parts, others, form = given(y, self.targets_, self.columns_)
+            check_same_steps(form.calendars, self.form_.calendars)
             series = self._with_values(read(parts, "y", self.columns_)[0], form)
             before = [each.exogenous for each in series]  # empty: X has their steps too
             if others is not None:

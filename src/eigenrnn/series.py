@@ -18,6 +18,7 @@ __all__ = [
     "Calendar",
     "Form",
     "check_same_dates",
+    "check_same_steps",
     "deviation",
     "given",
     "known_ahead",
@@ -50,6 +51,15 @@ class Calendar(NamedTuple):
     def until(self, steps: int) -> Any:
         """Return the index of as many steps up to the last one."""
         return self._range(1 - steps, 0)
+
+    def seconds(self) -> float | None:
+        """Return how long a step lasts on average; None of numbers, which have no unit."""
+        if self.kind in ("numbers", "floats"):
+            return None
+        following = self.after(29)  # months and business days differ in length
+        if self.kind == "periods":
+            following = following.to_timestamp()
+        return (following[-1] - following[0]).total_seconds() / 28
 
     def _range(self, first: int, last: int) -> Any:
         import pandas as pd
@@ -347,6 +357,29 @@ def _check_rebuilt(index: Any, calendar: Calendar, place: str) -> None:
         f"{calendar.frequency} and {calendar.timezone}: frame.asfreq('B'), 'D' or 'MS' has a row "
         "for each step, to fill in; or pass .to_numpy() for rows as they stand"
     )
+
+
+def check_same_steps(calendars: Sequence[Calendar], of_fit: Sequence[Calendar]) -> None:
+    """Check that the steps of series last about as long as those of `fit`.
+
+    Raises:
+        ValueError: If those of a series do not, such as months after days.
+    """
+    known = {each.frequency: each.seconds() for each in of_fit}
+    lengths = [seconds for seconds in known.values() if seconds is not None]
+    if not lengths:
+        return
+    for each in {each.frequency: each for each in calendars}.values():
+        seconds = each.seconds()
+        if each.frequency in known or seconds is None:
+            continue
+        # as long under another name: MS and ME are both months
+        if not any(0.9 < seconds / length < 1.1 for length in lengths):
+            raise ValueError(
+                f"expected steps of frequency {' or '.join(known)} in y, as in fit, got "
+                f"{each.frequency}: give y that frequency by frame.asfreq or frame.resample, or "
+                "pass .to_numpy() for rows as they stand"
+            )
 
 
 def check_same_dates(known: Any, expected: Any, name: str) -> None:
