@@ -193,6 +193,18 @@ def test_tied_weights_are_one_parameter():
     assert (tied.embedding.grad[absent] != 0).any()  # only through the head
 
 
+@pytest.mark.parametrize("restore", ["assign", "to_empty"])
+def test_weights_stay_tied_when_their_parameters_are_replaced(restore):
+    model = three_lstms(tied=True)
+    expected = model(text())
+    weights = {name: v.clone() for name, v in model.state_dict().items()}
+    if restore == "to_empty":
+        model.to("meta").to_empty(device="cpu")
+    model.load_state_dict(weights, assign=restore == "assign")
+    assert model.head is model.embedding
+    assert torch.equal(model(text()), expected)
+
+
 def test_the_activation_penalty_follows_its_formula():
     layers = [nn.RNN(E, N), nn.RNN(N, N)]
     model = LanguageModel(

@@ -493,7 +493,7 @@ class _ScaledCayley(torch.autograd.Function):
             return draw, None
         dA = _cayley_derivative((W * signs).T, gradients[0] * signs)  # D^-1 = D
         places = _places_below_diagonal(dA, len(signs))
-        return (dA - dA.T).flatten().index_select(0, places), None
+        return (dA - dA.T).reshape(-1).index_select(0, places), None
 
 
 class _Series(NamedTuple):

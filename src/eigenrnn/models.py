@@ -3,7 +3,7 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, fields
 from functools import partial
-from typing import Any, Literal, cast
+from typing import Any, Literal, Self, cast
 
 import torch
 import torch.nn.functional as F
@@ -149,6 +149,7 @@ class LanguageModel(nn.Module):
         if self.dropouts.weight:  # with 0 a layer keeps its own weight_drop
             for layer in layers:
                 weight_drop(layer, self.dropouts.weight)
+        self.tied = tied
         self.embedding = Parameter(torch.empty(vocabulary, embedding_size))
         self.head = self.embedding
         if not tied:
@@ -204,6 +205,20 @@ class LanguageModel(nn.Module):
                 self._activation_penalty = self._activation_penalty + difference
         return F.linear(x, self.head, self.head_bias), tuple(new_state)
 
+    # both replace each parameter by its name: loading with `assign`, and a move from "meta"
+    def _load_from_state_dict(self, *args: Any, **kwargs: Any) -> None:
+        super()._load_from_state_dict(*args, **kwargs)
+        self._tie()
+
+    def _apply(self, *args: Any, **kwargs: Any) -> Self:
+        super()._apply(*args, **kwargs)
+        self._tie()
+        return self
+
+    def _tie(self) -> None:
+        if self.tied:
+            self.head = self.embedding
+
     def pop_activation_penalty(self) -> Tensor | None:  # ()
         """Return the penalty on the states of the last forward pass in training, and clear it."""
         value = self._activation_penalty
@@ -212,8 +227,7 @@ class LanguageModel(nn.Module):
 
     def extra_repr(self) -> str:
         shape = tuple(self.embedding.shape)
-        tied = self.head is self.embedding
-        return f"{shape}, {tied=}, {self.dropouts}, activation={self.activation}"
+        return f"{shape}, tied={self.tied}, {self.dropouts}, activation={self.activation}"
 
     def __getstate__(self) -> dict[str, Any]:
         # the penalty of the last forward pass has an autograd graph, which cannot be copied

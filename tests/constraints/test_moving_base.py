@@ -1,5 +1,6 @@
 """Moving bases: optimisers, replaced raw parameters, transforms of torch.func."""
 
+import gc
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -40,6 +41,18 @@ def test_a_step_that_a_scaler_skips_does_not_move_a_base():
         scaler.step(optimiser)
         scaler.update()
     assert constraint.get_extra_state() == 4
+
+
+def test_a_raw_parameter_in_two_constraints_is_refused():
+    one, other = (initialised(partial(Exponential, period=3)) for _ in range(2))
+    other.raw = one.raw
+    optimiser = torch.optim.SGD(one.parameters(), lr=0.1)
+    (one().sum() + other().sum()).backward()
+    with pytest.raises(RuntimeError, match="Exponential in one constraint, got one in two"):
+        optimiser.step()
+    del other  # shared as a whole it is one constraint
+    gc.collect()
+    take_steps(one, optimiser, range(5))
 
 
 def test_two_threads_train_two_models_at_the_same_time():

@@ -5,6 +5,7 @@ from functools import partial
 
 import pytest
 import torch
+from torch._subclasses.fake_tensor import FakeTensorMode
 
 from cases import ALL, CELLS, LAYERS, NAMED
 from crossing import few
@@ -150,7 +151,11 @@ NOISY = partial(LeakyRNN, nonlinearity="tanh", leak=0.3, noise=0.1)
 
 @pytest.mark.parametrize("make", [*ALL_LAYERS.values(), NOISY], ids=[*ALL_LAYERS, "noisy"])
 def test_a_layer_runs_on_the_meta_device(make):
-    assert make(3, 8, device="meta")(torch.empty(5, 2, 3, device="meta"))[0].is_meta
+    layer = make(3, 8, device="meta")
+    output, _ = layer(torch.empty(5, 2, 3, device="meta"))
+    assert output.is_meta
+    output.sum().backward()
+    assert all(p.grad.is_meta for p in layer.parameters())
 
 
 @pytest.mark.parametrize("construct", [built_by_option, built_there])
@@ -195,6 +200,12 @@ def test_a_model_loaded_on_the_meta_device_equals_its_original(make, construct, 
     if isinstance(model, LanguageModel):
         x = torch.randint(5, (6, 2))
     torch.testing.assert_close(model(x), original(x), rtol=0, atol=0)
+
+
+def test_layers_are_made_of_pretended_tensors():
+    with FakeTensorMode():
+        output, _ = GRU(3, 4)(torch.empty(5, 2, 3))
+    assert output.shape == (5, 2, 4)
 
 
 def test_parameters_may_be_copied_one_by_one_after_skip_init():

@@ -8,7 +8,7 @@ import torch
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence
 
 from eigenrnn.constraints import NeumannCayley, Schur, SpectralRadius
-from eigenrnn.layers import GRU, RNN
+from eigenrnn.layers import GRU, LRU, RNN, URNN
 from eigenrnn.models import LanguageModel
 
 
@@ -20,6 +20,14 @@ def language_model(vocabulary=5):
 def test_a_vocabulary_is_a_positive_integer(vocabulary):
     with pytest.raises(ValueError, match="vocabulary"):
         language_model(vocabulary)
+
+
+@pytest.mark.parametrize("layer", [RNN, GRU, URNN, LRU])
+def test_complex_weights_are_refused(layer):
+    with pytest.warns(UserWarning, match="Complex modules are a new feature"):
+        moved = layer(3, 4).to(torch.complex64)
+    with pytest.raises(TypeError, match="expected weights of a real type"):
+        moved(torch.zeros(5, 2, 3, dtype=torch.complex64))
 
 
 @pytest.mark.parametrize("layer", [RNN, GRU])

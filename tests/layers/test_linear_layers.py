@@ -9,6 +9,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch.nn.utils import prune
 
 import eigenrnn
 from crossing import few
@@ -230,6 +231,20 @@ def test_a_layer_does_not_repeat_the_warning_of_its_set():
     layer(inputs(torch.float32))
     circle = eigenrnn.LRU(M, N, constraint=DiagonalRing, r_min=1.0)
     circle.freeze().double()(inputs())  # moduli of one up to the rounding of float32
+
+
+def test_hooks_of_the_set_of_eigenvalues_run():
+    layer = eigenrnn.LRU(M, N, generator=stream())
+    prune.l1_unstructured(layer.directions[0].constraint, "nu", amount=2)
+    optimiser = torch.optim.SGD(layer.parameters(), lr=0.1)
+    outputs = []
+    for _ in range(2):
+        outputs.append(layer(inputs(torch.float32))[0])
+        outputs[-1].square().sum().backward()
+        optimiser.step()
+    assert not torch.allclose(*outputs, rtol=0.01)
+    nu = layer.directions[0].constraint.nu_orig
+    assert int((nu.grad == 0).sum()) == 2
 
 
 # Analyses against closed forms: a linear state map has those of its decays.

@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from draws import normal, stream
-from eigenrnn import GRU, LSTM
+from eigenrnn import GRU, LSTM, LSTMCell
 from eigenrnn.constraints import Exponential, Givens, ScaledCayley, Unconstrained
 from eigenrnn.init import recurrent_
 from eigenrnn.linalg import tol
@@ -87,6 +87,22 @@ WRONG_STATES = {
 def test_wrong_initial_states_raise_an_error_that_says_what_was_expected(hx, error, message):
     with pytest.raises(error, match=message):
         LSTM(M, N)(normal(T, B, M, dtype=torch.float32), hx)
+
+
+def test_states_may_be_a_list():
+    layer = LSTM(M, N)
+    x = normal(T, B, M, dtype=torch.float32)
+    states = [normal(1, B, N, dtype=torch.float32) for _ in range(2)]
+    resets = torch.tensor([True] + [False] * (B - 1))
+    cell = LSTMCell(M, N)
+    of_cell = [state[0] for state in states]
+    calls = (
+        lambda make: layer(x, make(states))[0],
+        lambda make: layer.step(x[0], make(states), resets)[0],
+        lambda make: cell(x[0], make(of_cell))[0],
+    )
+    for call in calls:
+        assert torch.equal(call(list), call(tuple))
 
 
 @torch.no_grad()

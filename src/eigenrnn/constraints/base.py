@@ -5,6 +5,7 @@ import inspect
 from abc import ABCMeta, abstractmethod
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from threading import Lock
 from typing import Any, Self, cast
 from weakref import WeakSet
 
@@ -363,6 +364,7 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
 
 
 _registered: WeakSet[Constraint] = WeakSet()
+_registration = Lock()  # a set that changes cannot be copied
 _hook_handles: list[Any] = []  # empty until the first constraint is registered
 
 
@@ -372,9 +374,10 @@ def _advance_after_steps(constraint: Constraint) -> None:
     Torch's hook after every step keeps a plain ``loss.backward(); optimiser.step()`` loop correct
     and the forward pass free of side effects. A step that a gradient scaler skips is not counted.
     """
-    if not _hook_handles:
-        _hook_handles.append(register_optimizer_step_post_hook(_after_step))
-    _registered.add(constraint)
+    with _registration:
+        if not _hook_handles:
+            _hook_handles.append(register_optimizer_step_post_hook(_after_step))
+        _registered.add(constraint)
 
 
 def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
@@ -384,10 +387,30 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
     for group in optimiser.param_groups:
         # an optimiser skips parameters without a gradient
         changed.update(id(p) for p in group["params"] if p.grad is not None)
-    for constraint in list(_registered):
-        if any(id(p) in changed for p in constraint.parameters()):
-            with in_full_precision(constraint.device):
-                constraint.advance()
+    with _registration:
+        registered = list(_registered)
+    moved = [c for c in registered if any(id(p) in changed for p in c.parameters())]
+    _check_not_tied([constraint for constraint in moved if constraint.has_moving_base])
+    for constraint in moved:
+        with in_full_precision(constraint.device):
+            constraint.advance()
+
+
+def _check_not_tied(constraints: list[Constraint]) -> None:
+    """Check that no raw parameter is in two of them, as the other one's base would not follow.
+
+    Raises:
+        RuntimeError: If one is.
+    """
+    owners: dict[int, Constraint] = {}
+    for constraint in constraints:
+        for parameter in constraint.parameters():
+            if owners.setdefault(id(parameter), constraint) is not constraint:
+                raise RuntimeError(
+                    f"expected the raw parameters of a {type(constraint).__name__} in one "
+                    "constraint, got one in two: share the constraint or the layer, since its "
+                    "base is no parameter"
+                )
 
 
 def real_type(dtype: torch.dtype | None) -> torch.dtype:

@@ -161,7 +161,7 @@ class _CayleyAtBase(torch.autograd.Function):
         A, base, W = ctx.saved_tensors
         (G,) = grads
         # the graph of a second derivative must contain A, even if it is zero
-        if not torch.is_grad_enabled() and not A.any():
+        if not torch.is_grad_enabled() and not A.is_meta and not A.any():
             return -G @ base.mH, None  # the formula, where A = 0 and W = B
         I = torch.eye(A.shape[0], dtype=A.dtype, device=A.device)
         return -0.5 * torch.linalg.solve((I + A / 2).mH, G) @ (base + W).mH, None

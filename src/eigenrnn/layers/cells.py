@@ -196,7 +196,7 @@ class LSTMCell(GatedCell):
     ) -> tuple[Tensor, Tensor]:
         """Return the state and the cell after one time step."""
         states: object = hx  # `step` rejects what is no pair
-        if isinstance(hx, tuple):
+        if isinstance(hx, tuple | list):
             states = tuple(map(_of_one_layer, hx))
         _, (h, c) = self.layer.step(input, cast("Any", states), resets)
         return h.squeeze(0), c.squeeze(0)

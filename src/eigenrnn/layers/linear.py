@@ -189,6 +189,8 @@ class LRUDirection(AbstractDiagonalDirection):
     def _concatenated(self) -> Tensor:  # (N,)
         # the call of a constraint checks them, but its matrix is not needed here
         eigenvalues = self.eigenvalues
+        if any(hooks_of_call(eigenvalues)):  # such as those of torch.nn.utils.prune
+            return eigenvalues().diagonal()
         check_weights(eigenvalues)
         return eigenvalues.diagonal()
 

@@ -23,7 +23,7 @@ def reset_states(
     Raises the errors of `check_resets` and `check_h0`.
     """
     if isinstance(initial, tuple):
-        if not isinstance(states, tuple) or len(states) != len(initial):
+        if not isinstance(states, tuple | list) or len(states) != len(initial):
             return states  # the step refuses it
         pairs = zip(states, initial, strict=True)
         return tuple(reset_states(state, first, resets) for state, first in pairs)

@@ -176,7 +176,8 @@ class Stacked(Layer, Generic[_D]):
         dtype = stack.dtype
         if dtype is None and default_dtype.itemsize == 2:
             dtype = default_dtype
-        self.to(device=stack.device, dtype=dtype)
+        if stack.device is not None or dtype is not None:
+            self.to(device=stack.device, dtype=dtype)
 
     def reset(self, generator: Generator | None = None) -> None:
         """Initialise all weights again."""

@@ -76,6 +76,8 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
             f"expected input on {weight.device}, where the weights are, got {x.device}"
         )
     dtype = weight.dtype
+    if dtype.is_complex:
+        raise TypeError(f"expected weights of a real type, also of complex layers, got {dtype}")
     if x.dtype != dtype and not autocasts(x.device.type):
         raise TypeError(f"expected input of {dtype}, the dtype of the weights, got {x.dtype}")
 
@@ -103,9 +105,10 @@ def check_pair(
         ValueError: If a shape is wrong.
         TypeError: If they are not a pair of tensors, or their dtype is not that of the weights.
     """
-    if not isinstance(states, tuple) or len(cast("tuple[object, ...]", states)) != 2:
+    # torch takes a list too
+    if not isinstance(states, tuple | list) or len(cast("Sequence[object]", states)) != 2:
         raise TypeError(f"expected the pair (h0, c0) of states, got {type(states).__name__}")
-    h0, c0 = cast("tuple[Tensor, Tensor]", states)
+    h0, c0 = cast("Sequence[Tensor]", states)
     for state, shape in zip((h0, c0), shapes, strict=True):
         check_h0(state, shape, dtype)
     return h0, c0
