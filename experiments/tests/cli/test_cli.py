@@ -2,6 +2,7 @@
 
 import gc
 import json
+import os
 import re
 import shlex
 import signal
@@ -100,6 +101,17 @@ def seeded():
 def config(directory):
     """Read the run.json of a run."""
     return json.loads((directory / "run.json").read_text())
+
+
+def test_a_terminal_that_knows_ascii_alone_gets_escapes(tmp_path):
+    environment = os.environ | {"PYTHONIOENCODING": "ascii"}
+    command = [sys.executable, "-m", "eigenrnn_experiments", "compare", "ü"]
+    done = subprocess.run(
+        command, cwd=tmp_path, env=environment, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 2
+    assert "error: " in done.stderr
+    assert "\\xfc" in done.stderr
 
 
 # list

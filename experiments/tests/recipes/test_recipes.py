@@ -265,6 +265,12 @@ def test_every_row_and_seed_has_a_run(finished):
     assert {path.as_posix() for path in runs} == expected
 
 
+def test_a_seed_twice_is_refused_before_the_first_training(recipe, tmp_path):
+    with pytest.raises(ValueError, match="expected each seed once, got 0, 0"):
+        run(recipe, tmp_path / "runs", seeds=[0, 0])
+    assert not list(tmp_path.rglob("run.json"))
+
+
 def test_seeds_can_be_chosen(recipe, tmp_path):
     outcomes = run(recipe, tmp_path, seeds=[7, 3])
     assert [seeds(each) for each in outcomes] == [[3, 7], [3, 7], []]

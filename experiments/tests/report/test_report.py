@@ -5,6 +5,7 @@ import re
 import shutil
 from dataclasses import replace
 from html.parser import HTMLParser
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -15,7 +16,9 @@ from eigenrnn_experiments.report import read_records, write_report
 from eigenrnn_experiments.report.figures import learning_curves
 from eigenrnn_experiments.report.learning_curves import MAX_POINTS, averaged_over, curve, group
 from eigenrnn_experiments.report.records import Records
+from eigenrnn_experiments.report.tables import results
 from eigenrnn_experiments.statistics import rounded, spaced_indices
+from eigenrnn_experiments.tables import to_csv
 from eigenrnn_experiments.training.run import Description, Run, RunFolder, RunKey, RunNumber
 from reported_runs import (
     STEPS,
@@ -159,6 +162,14 @@ def test_what_is_averaged_is_named(tmp_path, seeds, expected, count):
     assert averaged_over([each]) == expected
     names, _ = drawn(learning_curves([each], [each.network], "c"))
     assert names == {f"{each.label} ({count})" if count else each.label}
+
+
+def test_the_table_says_how_many_runs_diverged():
+    runs = [record(Path(str(seed)), seed) for seed in range(4)]
+    for run, state in zip(runs, ("ended", "diverged", "unfinished", "diverged"), strict=True):
+        run.run = replace(run.run, state=state)
+    text = to_csv(results(group(records(*runs))))
+    assert "2 of 4 diverged, 1 of 4 unfinished" in text
 
 
 def test_runs_on_other_data_of_one_seed_are_averaged_as_runs(tmp_path):

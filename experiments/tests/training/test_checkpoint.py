@@ -43,6 +43,12 @@ def test_another_torch_file_raises(path):
         checkpoint.load(path)
 
 
+def test_a_file_of_a_newer_layout_raises(path):
+    torch.save({"format": checkpoint.FORMAT + 1}, path)
+    with pytest.raises(CheckpointError, match="of a newer eigenrnn"):
+        checkpoint.load(path)
+
+
 class Exploit:
     def __reduce__(self):
         return (pytest.fail, ("code in the file was run",))

@@ -14,16 +14,18 @@ from pathlib import Path
 import pytest
 import torch
 from rich.console import Console
+from torch import nn
 
 import training_run
 from crossing import some
-from eigenrnn import ScoRNN
+from eigenrnn import LanguageModel, ScoRNN
 from eigenrnn_experiments.errors import (
     CheckpointError,
     FolderInUseError,
     NonFiniteLossError,
     WriteError,
 )
+from eigenrnn_experiments.tasks import Text
 from eigenrnn_experiments.training import Callback, Dynamics, RunFolder, checkpoint, loop
 from eigenrnn_experiments.training.description import describe_call
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
@@ -326,6 +328,46 @@ def test_a_folder_without_a_checkpoint_starts_from_the_beginning(tmp_path):
         small_fit(tmp_path, callbacks=[Interrupt(4, CrashError())])
     small_fit(tmp_path, resume=True)
     assert list(losses(tmp_path)) == list(range(1, 21))
+
+
+def test_a_run_that_ended_is_not_replaced_where_its_checkpoint_is_gone(tmp_path):
+    small_fit(tmp_path)
+    (tmp_path / "last.pt").unlink()
+    before = (tmp_path / "run.json").read_bytes()
+    with pytest.raises(CheckpointError, match=r"a run that ended, without the last\.pt"):
+        small_fit(tmp_path, task=replace(TASK, delay=5), resume=True)
+    assert (tmp_path / "run.json").read_bytes() == before
+    assert (tmp_path / "best.pt").exists()
+
+
+@pytest.mark.parametrize("kept", [0, 4, None])
+def test_lost_lines_of_the_metrics_are_noticed(tmp_path, kept):
+    small_fit(tmp_path, small_settings(10))
+    file = tmp_path / "metrics.csv"
+    if kept is None:
+        file.unlink()
+    else:
+        file.write_text("".join(file.read_text().splitlines(keepends=True)[: kept + 1]))
+    with pytest.raises(ValueError, match=f"lines up to step 10 .*got {kept or 0}: restore"):
+        small_fit(tmp_path, small_settings(20), resume=True)
+
+
+def test_a_text_with_other_symbols_does_not_resume(tmp_path):
+    file = tmp_path / "my.txt"
+    file.write_text("the quick brown fox jumps over the lazy dog. " * 300)
+
+    def train(steps, resume):
+        task = Text(file, window=10)
+        network = LanguageModel(task.preprocessing.vocabulary, 6, [nn.RNN(6, 6)])
+        settings = small_settings(steps, batch_size=2)
+        return small_fit(tmp_path / "run", settings, task=task, model=network, resume=resume)
+
+    train(3, resume=False)
+    file.write_text(file.read_text().replace("q", "é"))
+    with pytest.raises(ValueError, match="preprocessing"):
+        train(6, resume=True)
+    file.write_text(file.read_text().replace("é", "q"))
+    assert train(6, resume=True).steps == 6
 
 
 def test_a_different_model_task_or_setting_raises(tmp_path):

@@ -2,10 +2,12 @@
 
 import inspect
 import os
+import sys
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
 from importlib import import_module
+from io import TextIOWrapper
 from itertools import pairwise
 from pkgutil import resolve_name
 from typing import Any, cast, get_args, get_origin
@@ -55,6 +57,9 @@ def run(arguments: list[str], **passed: Any) -> int:
         _print_error(unknown_name("command", command, COMMANDS))
         return 2
     keep_freed_memory()
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, TextIOWrapper):  # in a notebook it is none
+            stream.reconfigure(errors="backslashreplace")  # a terminal may know ASCII only
     try:
         function = function_of(command)
         return function(**arguments_of(parser_of(function), words), **passed)

@@ -650,7 +650,13 @@ class Recipe:
         return [key for key in found if key.point in points]
 
     def plan(self, row: Row, seeds: Sequence[int] | None = None, *, quick: bool = False) -> Plan:
-        """Return the runs of a row, by default with its own seeds; a quick one has one seed."""
+        """Return the runs of a row, by default with its own seeds; a quick one has one seed.
+
+        Raises:
+            ValueError: If a seed is there twice.
+        """
+        if seeds is not None and len(set(seeds)) < len(seeds):
+            raise ValueError(f"expected each seed once, got {', '.join(map(str, seeds))}")
         if seeds is None:
             seeds = row.seeds or self.seeds
             if quick:

@@ -126,9 +126,11 @@ def _group_results(group: Group) -> dict[str, Cell]:
         record["seeds"] = f"{len(group.runs)} seeds"
     record["steps"] = _range([each.steps for each in ended])
     record["seconds per run"] = seconds_cell([each.seconds for each in ended])
-    unfinished = len(group.runs) - len(ended)
-    if unfinished:
-        record["state"] = f"{unfinished} of {len(group.runs)} unfinished"
+    states = Counter(each.run.state for each in group.runs)
+    del states["ended"]
+    counts = [f"{count} of {len(group.runs)} {state}" for state, count in states.items()]
+    if counts:
+        record["state"] = ", ".join(counts)
     return record
 
 

@@ -53,6 +53,10 @@ def load(path: str | Path) -> dict[str, Any]:
         version = cast("dict[str, Any]", state).get("format")
     if not isinstance(version, int):
         raise CheckpointError(f"{path} is not a checkpoint of eigenrnn: it has no format number")
+    if version > FORMAT:
+        raise CheckpointError(
+            f"{path} is of a newer eigenrnn: expected the format {FORMAT}, got {version}"
+        )
     return cast("dict[str, Any]", state)
 
 

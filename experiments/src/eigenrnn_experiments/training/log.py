@@ -46,15 +46,17 @@ class RunLog:
             `test_loss` as `test/loss`.
         step: The last step to keep; zero starts a new file. Columns missing in an existing file
             are appended; columns that only the existing file has stay blank.
+        logged: The step of the last line before that step.
         steps: The total number of steps.
         name: The name of the run on the console.
         console: The output, standard error by default; `Console(quiet=True)` shows nothing.
 
     Attributes:
         print: Prints one line literally.
+        logged: The step of the last line.
 
     Raises:
-        ValueError: If the existing file has different columns.
+        ValueError: If the existing file has different columns, or lost lines.
         WriteError: If it cannot be written; its content is then unchanged.
     """
 
@@ -64,11 +66,19 @@ class RunLog:
         columns: Sequence[str],
         *,
         step: int = 0,
+        logged: int = 0,
         steps: int = 0,
         name: str = "",
         console: Console | None = None,
     ) -> None:
         rows = _kept_rows(files.metrics_file, ["step", *columns], step)
+        last = int(rows[-1][0]) if len(rows) > 1 else 0
+        if last < logged:
+            raise ValueError(
+                f"expected lines up to step {logged} in {files.metrics_file}, as the checkpoint "
+                f"goes on from there, got {last}: restore the file, or begin anew with "
+                "overwrite=True (--overwrite)"
+            )
         self._files = files
         self._columns = rows[0]
         write_atomically(files.metrics_file, _as_csv(rows).encode())
@@ -85,6 +95,7 @@ class RunLog:
         self._name = name
         self._steps = steps
         self._first_step = step
+        self.logged = logged
         self._start_time = time.monotonic()
         self._live: Progress | None = None
         if console.is_interactive and not console.quiet:
@@ -120,6 +131,7 @@ class RunLog:
         with add_filename_to_errors(self._files.metrics_file):
             self._file.write(_as_csv([row]))
             self._file.flush()
+        self.logged = step
         with add_filename_to_errors(self._files.tensorboard):
             for name, number in numbers.items():
                 tag = name.replace("_", "/", 1)

@@ -164,6 +164,7 @@ class TrainingLoop:
     max_seconds: float
     state: TrainingState = field(default_factory=TrainingState)
     best: BestModel | None = None
+    _logged: int = 0  # the step of the last line of `metrics.csv` before the checkpoint
 
     def restore(self, saved: Mapping[str, Any]) -> None:
         """Continue from a checkpoint, and write its `best.pt`.
@@ -174,6 +175,7 @@ class TrainingLoop:
         with checkpoint_errors(self.files.last):
             self.train_step.load_state_dict(saved["train_step"])
             self.state = TrainingState.from_checkpoint(saved["state"])
+            self._logged = saved.get("logged", 0)
             if saved["best"] is not None:
                 names = [each.name for each in fields(BestModel)]
                 self.best = BestModel(**{name: saved["best"][name] for name in names})
@@ -209,6 +211,7 @@ class TrainingLoop:
                 self.files,
                 columns,
                 step=self.state.step,
+                logged=self._logged,
                 steps=self.pace.steps,
                 name=self.run.name,
                 console=self.console,
@@ -406,7 +409,7 @@ class TrainingLoop:
             "best": None if self.best is None else vars(self.best),
         }
         log.sync()
-        checkpoint.save(self.files.last, content)
+        checkpoint.save(self.files.last, content | {"logged": log.logged})
 
 
 @contextmanager

@@ -16,7 +16,7 @@ import numpy as np
 from filelock import FileLock, Timeout
 from torch import Tensor
 
-from eigenrnn_experiments.errors import FolderInUseError, RunExistsError
+from eigenrnn_experiments.errors import CheckpointError, FolderInUseError, RunExistsError
 from eigenrnn_experiments.files import (
     Columns,
     add_filename_to_errors,
@@ -258,11 +258,14 @@ class Run:
         may_change = MAY_CHANGE_ON_RESUME
         if self.settings["lr_schedule"] != "constant":  # which depends on the length
             may_change = may_change - {"steps", "epochs"}
-        return {
+        found: dict[str, Any] = {
             "settings": {n: value for n, value in self.settings.items() if n not in may_change},
             "task": {"class": self.task.kind, "options": self.task.options},
             "network": self.network or self.modules,
         }
+        if self.preprocessing is not None:  # the symbols of a text, each with its embedding
+            found["preprocessing"] = self.preprocessing.options
+        return found
 
     @property
     def interrupted(self) -> bool:
@@ -377,7 +380,8 @@ class RunFolder:
 
         Raises:
             RunExistsError: If it holds a run that should be neither resumed nor overwritten.
-            CheckpointError: If the checkpoint to resume from is damaged.
+            CheckpointError: If the checkpoint to resume from is damaged, or that of a run that
+                ended is gone.
         """
         if not resume and not overwrite and any(file.exists() for file in self._files()):
             raise RunExistsError(
@@ -386,6 +390,11 @@ class RunFolder:
             )
         if resume and self.last.exists():
             return checkpoint.load(self.last)
+        if resume and self.run_file.exists() and self.read().state == "ended":
+            raise CheckpointError(
+                f"{self.path} holds a run that ended, without the {self.last.name} to go on from: "
+                "take another folder, or delete the run with overwrite=True (--overwrite)"
+            )
         self.path.mkdir(parents=True, exist_ok=True)
         for file in self._files():  # only the files of a run: the folder may hold others
             file.unlink(missing_ok=True)
