@@ -7,6 +7,7 @@ import torch
 from eigenrnn.analysis import (
     fisher_memory,
     plot,
+    trajectory,
 )
 
 X = torch.ones(3, 1, 2)
@@ -46,3 +47,8 @@ def test_logarithmic_colour_bar_has_a_label():
     np.testing.assert_allclose(image.get_array().compressed(), [308, 300, 0])
     assert image.get_clim() == pytest.approx((296, 308))
     assert figure.axes[1].get_ylabel() == "log10 of size"
+
+
+def test_a_negative_burn_in_is_refused():
+    with pytest.raises(ValueError, match="burn_in to be an integer >= 0, got -5"):
+        trajectory(torch.nn.GRU(2, 3), torch.zeros(30, 1, 2), burn_in=-5)

@@ -26,6 +26,10 @@ def test_isotropic_cloud_has_full_dimension(n):
     assert participation_ratio(states_with_variances(np.full(n, 3.0))).value == pytest.approx(n)
 
 
+def test_states_that_do_not_vary_have_no_dimension():
+    assert participation_ratio(np.full((1000, 3), 0.1)).value == 0
+
+
 def test_line_has_dimension_one():
     along = np.linspace(-1, 2, 30)[:, None] * np.array([1.0, -2, 3]) + 100
     assert participation_ratio(along).value == pytest.approx(1, rel=1e-10)

@@ -157,7 +157,7 @@ def test_network_without_fixed_points_counts_every_search_as_failed():
         layer.all_directions()[0].input_bias.fill_(1)
     result = fixed_points(layer, initial_states=5, generator=seeded())
     assert (result.failed, result.points.shape, result.kinds) == (5, (0, 1), [])
-    kinds = dict.fromkeys(("stable", "marginal", "saddle", "unstable"), 0)
+    kinds = dict.fromkeys(("stable", "marginal", "saddle", "unstable", "not smooth"), 0)
     assert result.headline() == {"points": 0, **kinds, "failed": 5}
     assert result.plot().axes
 
@@ -339,3 +339,33 @@ def test_states_that_grow_without_bound_do_not_settle():
     found = fixed_points(linear([[1e3]]), initial_states=6, generator=seeded())
     np.testing.assert_allclose(found.points, [[0]], atol=1e-9)
     assert found.failed == 0
+
+
+def test_a_point_on_a_kink_has_no_stability():
+    relu = nn.RNN(1, 2, nonlinearity="relu", bias=False)
+    with torch.no_grad():
+        relu.weight_hh_l0.copy_(2 * torch.eye(2))  # grows on one side, and is zero on the other
+    assert fixed_points(relu, initial_states=1).kinds == ["not smooth"]
+    modrelu = URNN(1, 4)
+    assert fixed_points(modrelu, initial_states=1).kinds == ["not smooth"]
+    with torch.no_grad():
+        modrelu.directions[0].bias.fill_(-0.1)  # flat around zero
+    points = fixed_points(modrelu, initial_states=1)
+    assert points.kinds == ["stable"]
+    assert points.headline()["not smooth"] == 0
+
+
+@pytest.mark.parametrize(
+    ("step", "expected"),
+    [
+        (lambda x, h: 1 / h + 0.1 * h + 0 * x, [-math.sqrt(1 / 0.9), math.sqrt(1 / 0.9)]),
+        (lambda x, h: h.abs().sqrt() + 1 + 0 * x, [(3 + math.sqrt(5)) / 2]),
+        (lambda x, h: 1e200 * h**3 + x, [-1e-100, 0, 1e-100]),
+    ],
+    ids=["pole", "root", "overflow"],
+)
+def test_a_search_that_meets_infinite_numbers_fails_alone(step, expected):
+    points = fixed_points(StateMap.from_step(step, 1, 1), generator=seeded())
+    found = points.points.ravel()
+    assert np.isfinite(found).all()
+    assert all(np.isclose(expected, point, rtol=1e-6).any() for point in found)

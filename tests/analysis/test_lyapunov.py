@@ -99,6 +99,17 @@ def test_orthogonal_map_has_full_dimension_despite_rounding():
     assert rounded.dimension == 3
 
 
+def test_a_sum_of_zero_within_its_errors_counts_as_zero():
+    def dimension(first, error):
+        exponents = np.array([first, -0.5])
+        zeros = np.zeros(2)
+        return Lyapunov(exponents, zeros, 2, 0, np.array([error, 0.0])).dimension
+
+    assert dimension(-3e-4, 2e-4) == 1
+    assert dimension(-3e-4, 1e-4) == 0
+    assert dimension(-3e-4, np.nan) == 0
+
+
 def test_too_few_exponents_give_no_dimension_and_a_labelled_sum():
     result = lyapunov(ScoRNN(1, 6, nonlinearity="identity"), normal(20, 1, 1), exponents=2)
     assert np.isnan(result.dimension)

@@ -5,6 +5,7 @@ from functools import partial
 import numpy as np
 import pytest
 import torch
+from torch import nn
 
 from eigenrnn import RNN, NnRNN, constrain
 from eigenrnn.analysis import recurrent_matrices, schur_structure
@@ -158,3 +159,12 @@ def test_figure_and_table_show_the_parts(name):
     np.testing.assert_array_equal(profile.lines[0].get_ydata(), result.by_diagonal)
     assert {len(column) for column in result.table().values()} == {len(result.Theta)}
     assert result.off_diagonal in result.headline().values()
+
+
+def test_the_form_is_that_of_the_layer_and_of_no_module_beside_it():
+    model = nn.Sequential(constrain(nn.Linear(8, 8), "weight", Schur), nn.RNN(8, 8))
+    found = schur_structure(model)
+    assert not found.learned
+    np.testing.assert_allclose(
+        found.P @ found.Theta @ found.P.T, recurrent_matrices(model)["hh_l0"], atol=1e-12
+    )

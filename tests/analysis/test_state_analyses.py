@@ -54,6 +54,17 @@ def line(S=6, seed=0):
 # --------------------------------------------------------------------------------- slow points
 
 
+def test_a_line_attractor_is_not_an_alternating_mode():
+    along = torch.ones(4, dtype=torch.float64) / 2
+    other = torch.tensor([1, -1, 1, -1], dtype=torch.float64) / 2
+    W = torch.outer(along, along) - 1.0005 * torch.outer(other, other)
+    integrator = StateMap.from_step(lambda x, h: h @ W + 0 * x, 4, 4)
+    starts = torch.linspace(-1, 1, 9, dtype=torch.float64).unsqueeze(1) * along
+    found = line_attractor(fixed_points(integrator, threshold=1e-8, initial_states=starts))
+    np.testing.assert_allclose(found.alignments, 1)
+    np.testing.assert_allclose(found.selections[0], along)
+
+
 def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants():
     W, right, left = line()
     points = fixed_points(network(W), initial_states=20, generator=seeded(), threshold=1e-16)

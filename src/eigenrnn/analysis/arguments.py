@@ -7,7 +7,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
-from eigenrnn.analysis.state_map import StateMap, recurrent_matrices, state_maps
+from eigenrnn.analysis.state_map import StateMap, recurrent_matrices, single_layer, state_maps
 from eigenrnn.linalg import as_numpy, check_finite, double_precision
 from eigenrnn.tracing import check_dense
 
@@ -61,7 +61,9 @@ def as_step_matrix(W: Matrix) -> NumberArray:  # (N, N)
     """
     matrix = as_matrix(W)
     if isinstance(W, nn.Module | StateMap):
-        (state_map,) = state_maps(W)
+        # the layer itself: a residual stack is one map without a leak
+        layer = single_layer(W) if isinstance(W, nn.Module) else W
+        (state_map,) = state_maps(layer)
         return leaky_matrix(matrix, state_map.leak)
     return matrix
 

@@ -61,14 +61,18 @@ class Lyapunov(Analysis):
 
     @property
     def dimension(self) -> float:
-        """The Kaplan-Yorke dimension; NaN if it needs more exponents than were computed."""
+        """The Kaplan-Yorke dimension; NaN if it needs more exponents than were computed.
+
+        A sum of exponents within two standard errors of zero counts as zero, as on a limit cycle.
+        """
         # D = k + (lambda_1 + ... + lambda_k) / |lambda_(k + 1)|, with the largest k whose sum is
         # not negative. The sum of an orthogonal map is zero up to rounding, which must not count.
         sums = np.cumsum(self.exponents)
         finite = np.abs(self.exponents[np.isfinite(self.exponents)])
         rounding = 10 * self.state_size * _EPSILON * max(1.0, finite.max(initial=0.0))
+        errors = 2 * np.sqrt(np.cumsum(np.nan_to_num(self.errors) ** 2))
         # the product ends at the first negative sum
-        k = int(np.cumprod(sums >= -rounding).sum())
+        k = int(np.cumprod(sums >= -(rounding + errors)).sum())
         if k == len(sums):
             return float(k) if k == self.state_size else math.nan
         if k == 0:
@@ -341,6 +345,8 @@ def participation_ratio(
     rows = _state_rows(states)
     if len(rows) < 2:
         raise ValueError("expected at least 2 states, to vary between them, got 1")
+    # of states that do not vary the mean may be rounded, but the difference is exact
+    rows = rows - rows[0]
     centred = rows - rows.mean(0)
     with np.errstate(over="ignore", invalid="ignore"):  # checked next
         covariance = centred.conj().T @ centred / (len(rows) - 1)

@@ -31,7 +31,9 @@ _MAX_DISTANCE = 0.05  # of fixed points that are merged: further apart, they lie
 _SETTLING_STEPS = 200
 _MIN_DAMPING = 1e-12  # from here a few failed steps lead back to a damping that matters
 _MAX_DAMPING = 1e6  # a search whose steps are this short has stalled, and ends
-_KINDS = ("stable", "marginal", "saddle", "unstable")
+_NOT_SMOOTH = "not smooth"
+_KINDS = ("stable", "marginal", "saddle", "unstable", _NOT_SMOOTH)
+_SHIFT = 1e-6  # of a point, relative to 1 + |h|, to see whether its Jacobian predicts the step
 # A modulus this close to one counts as one. Where it is one, a search ends with a residual of
 # 1e-12, so up to 1e-6 from the point, and the modulus is off by as much.
 _MODULUS_TOLERANCE = 1e-5
@@ -49,10 +51,12 @@ class FixedPoints(Analysis):
         jacobians: The derivatives of a step by the state, at each point.
         input_jacobians: The derivatives of a step by the input.
         eigenvalues: The eigenvalues of the Jacobian at each point, by falling modulus.
+        smooth: Whether the Jacobian of each point predicts a step from beside it. It does not on
+            a kink, such as the state zero of modReLU with a positive bias.
         searches: The number of searches, over all inputs.
         failed: The number of searches that did not end at a point.
     Shape:
-        points, eigenvalues: :math:`(P, S)`; speeds, conditions: :math:`(P,)`; inputs:
+        points, eigenvalues: :math:`(P, S)`; speeds, conditions, smooth: :math:`(P,)`; inputs:
         :math:`(C, M)`; jacobians: :math:`(P, S, S)`; input_jacobians: :math:`(P, S, M)`.
     """
 
@@ -63,17 +67,21 @@ class FixedPoints(Analysis):
     jacobians: NDArray[np.float64]
     input_jacobians: NDArray[np.float64]
     eigenvalues: NDArray[np.complex128]
+    smooth: NDArray[np.bool_]
     searches: int
     failed: int
 
     @property
     def kinds(self) -> list[str]:
-        """The kind of each point: stable, marginal, saddle or unstable.
+        """The kind of each point: stable, marginal, saddle, unstable or not smooth.
 
         In this order: all moduli of its eigenvalues are below one; the largest is one; only some
-        are above one; all are above one. A modulus within 1e-5 of one counts as one.
+        are above one; all are above one; the eigenvalues say nothing, as the point is on a kink.
+        A modulus within 1e-5 of one counts as one.
         """
-        return [_kind(np.abs(moduli)) for moduli in self.eigenvalues]
+        moduli = np.abs(self.eigenvalues)
+        pairs = zip(moduli, self.smooth, strict=True)
+        return [_kind(some) if smooth else _NOT_SMOOTH for some, smooth in pairs]
 
     @property
     def time_constants(self) -> NDArray[np.float64]:  # (P, S)
@@ -265,7 +273,8 @@ def fixed_points(
         h, residual = (torch.cat(parts) for parts in zip(*searches, strict=True))
         arrived = residual <= goal
         if threshold is None:
-            arrived = residual <= _TOLERANCE * (1 + h.norm(dim=1))
+            # numbers beyond the range are infinite on both sides
+            arrived = (residual <= _TOLERANCE * (1 + h.norm(dim=1))) & residual.isfinite()
         failed += len(h) - int(arrived.sum())
         h = h[arrived]
         residual = residual[arrived]
@@ -294,8 +303,10 @@ def fixed_points(
     number = torch.tensor(conditions, dtype=torch.int64)
     by_state = h.new_zeros(0, S, S)
     by_input = h.new_zeros(0, S, M)
+    smooth = torch.zeros(0, dtype=torch.bool)
     if len(h):  # a step of the user need not accept an empty batch
         by_state, by_input = state_map.jacobians(x[number], h)
+        smooth = _are_smooth(state_map, x[number], h, by_state)
     check_finite(by_state, "the Jacobians of points")
     # torch's solver does not converge for some matrices of rank one
     eigenvalues = np.linalg.eigvals(by_state.numpy()).astype(np.complex128)
@@ -310,9 +321,33 @@ def fixed_points(
         jacobians=by_state.numpy()[order],
         input_jacobians=by_input.numpy()[order],
         eigenvalues=eigenvalues[order],
+        smooth=smooth.numpy()[order],
         searches=len(first) * len(x),
         failed=failed,
     )
+
+
+def _are_smooth(
+    state_map: StateMap,
+    x: Tensor,  # (P, M)
+    h: Tensor,  # (P, S)
+    J: Tensor,  # (P, S, S)
+) -> Tensor:  # (P,)
+    """Whether Jacobians predict the steps from both sides of states."""
+    generator = torch.Generator().manual_seed(0)
+    shift = torch.randn(h.shape[1], generator=generator, dtype=h.dtype)
+    shift = _SHIFT * (1 + h.norm(dim=1, keepdim=True)) * shift / shift.norm()
+    predicted = (J @ shift.unsqueeze(2)).squeeze(2)
+    after = state_map.step(x, h)
+    errors = torch.stack(
+        [
+            (state_map.step(x, h + sign * shift) - after - sign * predicted).norm(dim=1)
+            for sign in (1, -1)
+        ]
+    )
+    # where a step is smooth the error is in proportion to the square of the shift
+    scale = torch.maximum(shift.norm(dim=1), predicted.norm(dim=1))
+    return (errors <= 0.1 * scale).all(0)
 
 
 def settled_states(
@@ -352,10 +387,13 @@ def _minimise_speed(
         # a step of Levenberg and Marquardt: (G^T G + damping I) step = -G^T r, where G is the
         # Jacobian of the residual r(h) = F(h) - h
         J, _ = state_map.jacobians(x[active], h[active])
-        G = J - I
+        # `lstsq` takes finite numbers only; elsewhere the step is zero, and the search stalls
+        finite = J.isfinite().all(2).all(1) & r[active].isfinite().all(1)
+        G = torch.where(finite[:, None, None], J - I, 0)
+        residual = torch.where(finite[:, None], r[active], 0)
         normal = G.mT @ G + damping[active, None, None] * I
         # not `solve`, which raises an error for the whole batch if rounding makes one singular
-        step = torch.linalg.lstsq(normal, -(G.mT @ r[active, :, None])).solution.squeeze(2)
+        step = torch.linalg.lstsq(normal, -(G.mT @ residual[:, :, None])).solution.squeeze(2)
         proposal = (h[active] + step).clamp(-bounds, bounds)
         proposal_residual = state_map.step(x[active], proposal) - proposal
         # false also where the proposal is NaN, so the search goes on from where it was
@@ -504,7 +542,8 @@ def line_attractor(points: FixedPoints) -> LineAttractor:
             direction = -direction
         values, modes = np.linalg.eig(points.jacobians[chosen])
         place = np.arange(len(h))
-        slowest = np.abs(values).argmax(axis=1)
+        # along the line a step moves nothing; a mode of -1 alternates
+        slowest = np.abs(values - 1).argmin(axis=1)
         right = modes[place, :, slowest]
         # left eigenvectors are the rows of the inverse, which a defective Jacobian does not have
         left = np.linalg.pinv(modes)[place, slowest]

@@ -1,6 +1,7 @@
 """Forward passes of a whole model in double precision: layer inputs, and states with gradients."""
 
-from collections.abc import Mapping
+from collections.abc import Generator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -22,12 +23,16 @@ from eigenrnn.analysis.state_map import (
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths
+from eigenrnn.layers.stacked import Stacked
 from eigenrnn.linalg import as_numpy
 from eigenrnn.ops.time_steps import running
+from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
     "UnrolledModel",
     "bare_initial_states",
+    "double_default_dtype",
+    "is_bare",
     "is_cell",
     "layer_inputs",
     "model_inputs",
@@ -62,18 +67,37 @@ def layer_inputs(model: Network, inputs: Any, lengths: Lengths = None) -> dict[s
     layers = recurrent_layers(model)
     double = double_copy(cast("nn.Module", model))
     recorded: dict[str, Tensor | str] = {}
-    calls: dict[str, list[Tensor]] = {}
+    calls: dict[str, _CellCalls] = {}
 
-    def record_cell(path: str, _: Any, arguments: tuple[Any, ...], __: Any) -> None:
-        x: Tensor = arguments[0].detach()
-        if x.dim() == 1:
-            x = x.unsqueeze(0)
-        calls.setdefault(path, []).append(x)
+    def record_cell(
+        path: str,
+        cell: Any,
+        arguments: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        output: Any,
+    ) -> None:
+        calls.setdefault(path, _CellCalls()).add(cell, arguments, keywords, output)
 
     def record(
         path: str, layer: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any]
     ) -> None:
-        x = arguments[0] if arguments else None
+        if path in recorded:
+            recorded[path] = (
+                "the model calls it several times: pass its own inputs, analyse(layer, x)"
+            )
+            return
+        x = arguments[0] if arguments else keywords.get("input")
+        hx = arguments[1] if len(arguments) > 1 else keywords.get("hx")
+        if not _is_usual_state(layer, hx):
+            recorded[path] = (
+                "the model gives it an initial state: pass its own inputs and h0, "
+                "analyse(layer, x, h0=h0)"
+            )
+            return
+        for option in ("resets", "dt"):
+            if keywords.get(option) is not None:
+                recorded[path] = f"it gets {option}=, which no analysis follows"
+                return
         own_lengths = keywords.get("lengths", lengths)
         if len(arguments) > 2:  # those of a layer of ours are input, hx and lengths
             own_lengths = arguments[2]
@@ -99,17 +123,89 @@ def layer_inputs(model: Network, inputs: Any, lengths: Lengths = None) -> dict[s
 
     for path in layers:
         layer = double.get_submodule(path)
-        recorder = record_cell if is_cell(layer) else record
-        layer.register_forward_pre_hook(partial(recorder, path), with_kwargs=True)
+        if is_cell(layer):
+            layer.register_forward_hook(partial(record_cell, path), with_kwargs=True)
+        else:
+            layer.register_forward_pre_hook(partial(record, path), with_kwargs=True)
     options = {}
     # torch's layers take no lengths, and get the inputs as they are
     if lengths is not None and not isinstance(model, nn.RNNBase):
         options["lengths"] = lengths
-    with torch.no_grad():
+    with torch.no_grad(), double_default_dtype():
         double(inputs, **options)
-    for path, inputs_of_calls in calls.items():
-        recorded[path] = torch.stack(inputs_of_calls)
+    for path, those in calls.items():
+        recorded[path] = those.reason or torch.stack(those.inputs)
     return recorded
+
+
+class _CellCalls:
+    """The inputs of the calls of a cell, and why they are no sequence, if they are none."""
+
+    def __init__(self) -> None:
+        self.inputs: list[Tensor] = []
+        self.reason = ""
+        self.last: tuple[Tensor, ...] = ()
+
+    def add(
+        self,
+        cell: nn.Module,
+        arguments: tuple[Any, ...],
+        keywords: Mapping[str, Any],
+        output: Any,
+    ) -> None:
+        x: Tensor = arguments[0] if arguments else keywords["input"]
+        hx = arguments[1] if len(arguments) > 1 else keywords.get("hx")
+        if x.dim() == 1:
+            x = x.unsqueeze(0)
+        state = _parts(hx)
+        if not self.inputs:
+            goes_on = _is_usual_state(cell, hx)
+        else:
+            goes_on = len(state) == len(self.last) and all(map(torch.equal, state, self.last))
+        if self.inputs and x.shape != self.inputs[0].shape:
+            self.reason = "its calls get batches of several sizes"
+        elif not goes_on or keywords.get("resets") is not None:
+            self.reason = (
+                "the model gives it other states than its own: pass the whole step, "
+                "StateMap.from_step"
+            )
+        self.inputs.append(x.detach())
+        self.last = _parts(output)
+
+
+def _parts(state: Any) -> tuple[Tensor, ...]:
+    """Return the tensors of a state: (h, c) of an LSTM, h of others, none of None."""
+    if state is None:
+        return ()
+    return tuple(state) if isinstance(state, tuple | list) else (state,)
+
+
+def _is_usual_state(layer: nn.Module, hx: Any) -> bool:
+    """Whether an initial state is None, or that with which the layer begins without one."""
+    parts = _parts(hx)
+    usual: tuple[Any, ...] = (0,) * len(parts)
+    if isinstance(layer, Stacked) and parts:
+        usual = _parts(layer.initial_state(1))  # (L D, 1, S) each
+        parts = tuple(each.unsqueeze(1) if each.dim() == 2 else each for each in parts)
+    return all(bool((each == own).all()) for each, own in zip(parts, usual, strict=True))
+
+
+@contextmanager
+def double_default_dtype() -> Generator[None]:
+    """Let what a model makes in a call, such as zeros for a state, be in double precision."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(torch.float64)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+def is_bare(model: Network) -> bool:
+    """Whether a network is a layer, a cell or a state map itself, and no model around one."""
+    if not isinstance(model, nn.Module) or isinstance(model, ResidualStack):
+        return True
+    return bare_state_map(model) is not None or "" in recurrent_layers(model)
 
 
 def _are_equal(lengths: Lengths, others: Lengths) -> bool:
@@ -135,6 +231,10 @@ def model_inputs(inputs: Any) -> Any:
         return packed._replace(data=model_inputs(packed.data))
     if isinstance(inputs, np.ndarray):
         inputs = torch.as_tensor(as_numpy(inputs, "inputs"))
+    if isinstance(inputs, dict):
+        return {name: model_inputs(each) for name, each in inputs.items()}
+    if isinstance(inputs, tuple | list):
+        return type(inputs)(map(model_inputs, inputs))
     if not isinstance(inputs, Tensor):
         return inputs
     inputs = inputs.detach().to("cpu")
@@ -142,6 +242,8 @@ def model_inputs(inputs: Any) -> Any:
         return inputs
     if not bool(inputs.isfinite().all()):
         raise ValueError("expected finite numbers in inputs, got NaN or infinity")
+    if inputs.is_inference():  # these have no gradients
+        inputs = inputs.clone()
     return inputs.to(torch.float64)
 
 
@@ -238,8 +340,16 @@ class _StepLoop:
         lengths: Lengths = None,
         last_only: bool = False,
         head: nn.Linear | None = None,
+        resets: Tensor | None = None,
+        dt: Tensor | None = None,
     ) -> tuple[Any, Any]:
-        """Run over a batch of sequences; arguments and results are those of the layer."""
+        """Run over a batch of sequences; arguments and results are those of the layer.
+
+        Raises:
+            ValueError: If there are resets or gaps.
+        """
+        if resets is not None or dt is not None:
+            raise ValueError("expected a model without resets and gaps, which no analysis follows")
         if isinstance(input, PackedSequence):
             x, lengths = pad_packed_sequence(input)
         else:
@@ -298,15 +408,15 @@ class _StepLoop:
             for i in range(depth, depth + num_directions):
                 direction = self.directions[i]
                 state = first[i]
-                states: list[Tensor] = []
-                self.states[self.prefix + direction.name] = states
+                # a model may call the layer again, as for each step
+                of_calls = self.states.setdefault(self.prefix + direction.name, [])
                 ys: list[Tensor] = []
                 order = range(T)
                 for t in reversed(order) if direction.reverse else order:
                     # in reverse, a sequence that is not yet running keeps its initial state
                     state = torch.where(now[t], direction.step(x[t], state), state)
                     state = _with_gradient(state)
-                    states.append(state)
+                    of_calls.append(state)
                     ys.append(torch.where(now[t], direction.output(x[t], state), 0))
                 if direction.reverse:
                     ys.reverse()  # outputs are in the order of time

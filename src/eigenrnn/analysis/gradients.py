@@ -11,7 +11,13 @@ from torch import Tensor, nn
 
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Figure, Table
-from eigenrnn.analysis.forward_pass import bare_initial_states, model_inputs, unroll
+from eigenrnn.analysis.forward_pass import (
+    bare_initial_states,
+    double_default_dtype,
+    is_bare,
+    model_inputs,
+    unroll,
+)
 from eigenrnn.analysis.state_map import Network, as_ours, single_layer
 from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.layers.cells import AbstractCell
@@ -47,15 +53,25 @@ class GradientNorms(Analysis):
 
     def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
-        nonzero = {name: np.where(curve > 0, curve, np.nan) for name, curve in self.curves.items()}
+        curves = self._padded()
+        nonzero = {name: np.where(curve > 0, curve, np.nan) for name, curve in curves.items()}
         T = len(next(iter(nonzero.values())))
         plot.lines(axes, np.arange(1, T + 1), nonzero, log=True)
         plot.label(axes, "step t, in processing order", "norm of the gradient at $h_t$")
         return figure
 
     def table(self) -> Table:
-        T = len(next(iter(self.curves.values())))
-        return {"t": np.arange(1, T + 1), **self.curves}
+        curves = self._padded()
+        T = len(next(iter(curves.values())))
+        return {"t": np.arange(1, T + 1), **curves}
+
+    def _padded(self) -> dict[str, NDArray[np.float64]]:
+        """Return curves of one length, NaN where a layer takes fewer steps, as a decoder may."""
+        T = max(len(curve) for curve in self.curves.values())
+        return {
+            name: np.pad(curve, (0, T - len(curve)), constant_values=np.nan)
+            for name, curve in self.curves.items()
+        }
 
     def headline(self) -> dict[str, float]:
         with np.errstate(divide="ignore", invalid="ignore"):
@@ -65,6 +81,7 @@ class GradientNorms(Analysis):
             }
 
 
+@torch.inference_mode(False)
 def gradient_norms(
     model: Network,
     inputs: Any,
@@ -86,16 +103,16 @@ def gradient_norms(
         model: A recurrent layer or cell, a model with at least one, or a `StateMap`. It is copied
             into double precision and evaluation mode.
         inputs: The inputs of the model; the sequences for a cell or a state map.
-        loss: A function from the output of the model to a scalar. For a bare layer, cell or state
-            map the output is the sequence of its states.
+        loss: A function from the output of the model, which may be a tuple, to a scalar. For a
+            bare layer, cell or state map the output is the sequence of its outputs.
         h0: The initial states of a bare layer, cell or state map, as it takes them, or
             :math:`(S,)`; by default its own.
         lengths: Passed to the model as the argument `lengths`, unless None.
     Returns:
         A curve for each layer and direction.
     Raises:
-        ValueError: If the model has no recurrent layer, the inputs or the loss are not finite, or
-            `h0` does not fit or comes with a model around a layer.
+        ValueError: If the model has no recurrent layer or does not call it, the inputs or the loss
+            are not finite, or `h0` does not fit or comes with a model around a layer.
     Source:
         Kerg et al., NeurIPS 2019, figure 6. https://arxiv.org/abs/1905.12080 (departures: the
         norm runs over the batch; the paper does not specify this).
@@ -110,11 +127,16 @@ def gradient_norms(
     options = {} if lengths is None else {"lengths": lengths}
     if h0 is not None:
         options["hx"] = bare_initial_states(model, inputs, h0)
-    with torch.enable_grad():
+    with torch.enable_grad(), double_default_dtype():
         output = unrolled.model(inputs, **options)
-        value = loss(output[0] if isinstance(output, tuple) else output)
+        if is_bare(model):  # a layer or a cell returns its states too
+            output = output[0] if isinstance(output, tuple) else output
+        value = loss(output)
         check_finite(value, "the loss")
-        value.backward()
+        states = [h for those in unrolled.states.values() for h in those]
+        if not states:
+            raise ValueError("expected a model that calls its recurrent layers, got no such call")
+        value.backward(inputs=states)  # a module inside the loss keeps its gradients
     return GradientNorms({name: _norms(states) for name, states in unrolled.states.items()})
 
 

@@ -12,6 +12,7 @@ from torch import nn
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import Matrix, NumberArray, as_matrix
 from eigenrnn.analysis.base import Analysis, Figure, Table
+from eigenrnn.analysis.state_map import single_layer
 from eigenrnn.constraints import Schur
 from eigenrnn.linalg import planar_rotation
 
@@ -202,7 +203,7 @@ def _learned_form(W: Matrix) -> "SchurForm | None":
     if not isinstance(W, nn.Module):
         return None
     N = len(as_matrix(W))  # raises for a layer with several matrices
-    for part in W.modules():
+    for part in single_layer(W).modules():
         # a smaller Schur constraint gives only a block of the matrix
         if isinstance(part, Schur) and part.size == N:
             return _constraint_form(part)

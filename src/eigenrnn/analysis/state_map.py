@@ -4,6 +4,7 @@ import copy
 import inspect
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field, replace
+from itertools import chain
 from types import MethodType
 from typing import Any, NamedTuple, Self
 
@@ -19,6 +20,7 @@ from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.gru import GRU
+from eigenrnn.layers.leak import Leak
 from eigenrnn.layers.lstm import LSTM
 from eigenrnn.layers.rnn import RNN, RNNDirection
 from eigenrnn.layers.stacked import Stacked
@@ -108,6 +110,7 @@ class StateMap:
     leak: Tensor | None = None
 
     @classmethod
+    @torch.inference_mode(False)  # whether it can be differentiated is tried
     def from_step(
         cls,
         step: StepFunction,
@@ -276,9 +279,9 @@ def state_maps(network: Network) -> list[StateMap]:
         network: One of our layers or cells, `torch.nn.RNN`, `GRU`, `LSTM` or their cells, a model
             with one of them, any cell with `input_size` and `hidden_size`, or a state map. A
             `ResidualStack` is one state map, whose state joins those of all layers. A module of
-            your own with a method ``step(x, h)`` and these sizes is taken as it is. Only the layer
-            or cell inside a model is analysed. If a cell of your own wraps one, pass it through
-            `StateMap.from_step`.
+            your own with a method ``step(x, h)`` and these sizes is taken as it is, with what is
+            around a cell inside. Of any other model only the layer or cell inside is analysed. If
+            a cell of your own wraps one, pass it through `StateMap.from_step`.
     Raises:
         ValueError: If the module has no recurrent layer or several, or the layer projects its
             states.
@@ -292,24 +295,48 @@ def state_maps(network: Network) -> list[StateMap]:
     stack = _residual_stack(network)
     if stack is not None:
         return [_stack_state_map(stack)]
+    if isinstance(network, Stacked | nn.RNNBase) and _has_own_forward(network):
+        raise ValueError(
+            f"expected a layer that computes what its class does, got {type(network).__name__} "
+            "with a forward of its own: pass its step, StateMap.from_step"
+        )
+    if _has_own_step(network):
+        own: Any = network
+        return [_cell_state_map(own.step, own.input_size, own.hidden_size)]
     inputs: Any = getattr(network, "input_size", None)
     units: Any = getattr(network, "hidden_size", None)
     if _known_layers(network) or inputs is None or units is None:
         return _layer_state_maps(single_layer(network))
-    step: Any = getattr(network, "step", None)
-    if callable(step):
-        return [StateMap.from_step(step, inputs, units)]
     return [_cell_state_map(network, inputs, units)]
 
 
+def _has_own_step(network: Network) -> bool:
+    """Whether a module of the user is a map of states by its method `step`."""
+    if not isinstance(network, nn.Module) or "" in _known_layers(network):
+        return False
+    if isinstance(network, ResidualStack) or not callable(getattr(network, "step", None)):
+        return False
+    return hasattr(network, "input_size") and hasattr(network, "hidden_size")
+
+
 def bare_state_map(network: Network) -> StateMap | None:
-    """Return the state map of a cell or of the user; None for layers and models with one."""
-    if isinstance(network, nn.Module):
+    """Return the state map of a cell or of the user; None for layers and models with one.
+
+    Raises:
+        ValueError: If there are several.
+    """
+    if isinstance(network, nn.Module) and not _has_own_step(network):
         known = _known_layers(network)
         # the name "" is that of the module itself
         if known and not isinstance(known.get(""), AbstractCell | nn.RNNCellBase):
             return None
-    return state_maps(network)[0]
+    maps = state_maps(network)
+    if len(maps) > 1:
+        raise ValueError(
+            f"expected a network or one of its state maps, got {len(maps)} of them: this analysis "
+            "follows the calls of a whole network"
+        )
+    return maps[0]
 
 
 def check_network(network: object) -> None:
@@ -328,6 +355,8 @@ def check_network(network: object) -> None:
 def has_batch_first(network: Network) -> bool:
     """Whether the batch is the first dimension of the inputs."""
     if not isinstance(network, nn.Module) or not _known_layers(network):
+        return False
+    if _has_own_step(network):
         return False
     network = _residual_stack(network) or single_layer(network)
     return bool(getattr(network, "batch_first", False))
@@ -401,7 +430,7 @@ def _stack_state_map(stack: ResidualStack) -> StateMap:
             "expected a ResidualStack around layers of one direction with a single tensor as "
             f"state, got {kind}; pass one of its layers, such as stack.layers()[0]"
         )
-    double = copy.deepcopy(stack).to("cpu", torch.float64).freeze().requires_grad_(False)
+    double = double_copy(stack).freeze()
     layers, _, size = double.initial_state(1).shape
 
     def step(x: Tensor, states: Tensor) -> Tensor:  # (B, M), (B, layers size)
@@ -416,10 +445,20 @@ def _stack_state_map(stack: ResidualStack) -> StateMap:
 
 def _known_layers(module: nn.Module) -> dict[str, nn.Module]:
     kinds = (Stacked, AbstractCell, nn.RNN, nn.GRU, nn.LSTM, nn.RNNCell, nn.GRUCell, nn.LSTMCell)
-    found = {name: each for name, each in module.named_modules() if isinstance(each, kinds)}
+    found = {
+        name: each
+        for name, each in module.named_modules()
+        if isinstance(each, kinds) and not _has_own_forward(each)
+    }
     # a cell of ours holds a layer, which is no second network
     inner = {id(each.layer) for each in found.values() if isinstance(each, AbstractCell)}
     return {name: each for name, each in found.items() if id(each) not in inner}
+
+
+def _has_own_forward(layer: nn.Module) -> bool:
+    """Whether a subclass of somebody else computes something else than the layer."""
+    package, *_ = type(layer).forward.__module__.split(".")
+    return package not in ("torch", "eigenrnn")
 
 
 def recurrent_matrices(
@@ -439,10 +478,11 @@ def recurrent_matrices(
         >>> list(recurrent_matrices(torch.nn.LSTM(2, 3)))
         ['input_l0', 'forget_l0', 'cell_l0', 'output_l0']
     """
-    if isinstance(network, StateMap):
-        if not network.matrices:
+    if isinstance(network, StateMap | list):
+        maps = state_maps(network)
+        if not any(each.matrices for each in maps):
             raise ValueError("expected a state map with matrices={'hh': W}, got none")
-        return named_matrices({"": [network]})
+        return named_matrices({"": maps})
     layers = recurrent_layers(network)
     return named_matrices({name: _layer_state_maps(layer) for name, layer in layers.items()})
 
@@ -556,10 +596,28 @@ def _in_double_precision(step: StepFunction) -> StepFunction:
 
 def double_copy(module: nn.Module) -> Any:
     """Return a copy on the CPU, in double precision and evaluation mode, without gradients."""
-    return copy.deepcopy(module).to("cpu", torch.float64).eval().requires_grad_(False)
+    # torch cannot copy the result of an operation, such as a state that a model keeps
+    memo: dict[int, Any] = {}
+    for part in module.modules():
+        for value in vars(part).values():
+            for each in value if isinstance(value, tuple | list) else (value,):
+                if isinstance(each, Tensor) and not each.is_leaf:
+                    memo[id(each)] = each.detach().clone()
+    copied = copy.deepcopy(module, memo).to("cpu")
+    if any(p.is_complex() for p in copied.parameters()):
+        copied = copied.double()  # `to` would drop the imaginary parts, and this leaves them
+        for numbers in chain(copied.parameters(), copied.buffers()):
+            if numbers.is_complex():
+                numbers.data = numbers.data.to(torch.complex128)
+    else:
+        copied = copied.to(torch.float64)
+    for part in copied.modules():
+        if isinstance(part, Leak):  # `noise_in_eval` would make every call another map
+            part.options = replace(part.options, noise=0.0)
+    return copied.eval().requires_grad_(False)
 
 
-def _cell_state_map(cell: nn.Module, input_size: int, hidden_size: int) -> StateMap:
+def _cell_state_map(cell: StepFunction, input_size: int, hidden_size: int) -> StateMap:
     """Return the state map of a cell of another library, with one state or with (h, c).
 
     Raises:
@@ -616,7 +674,7 @@ def as_ours(layer: nn.Module) -> Stacked[Any]:
         **options,
     )
     copy_torch_weights(ours.all_directions(), module)
-    return ours.eval()
+    return ours.eval().requires_grad_(False)
 
 
 @dataclass(frozen=True)

@@ -15,7 +15,11 @@ from eigenrnn.analysis.state_map import (
     select_state_map,
     state_maps,
 )
-from eigenrnn.errors import check_not_negative, check_positive_integer
+from eigenrnn.errors import (
+    check_not_negative,
+    check_not_negative_integer,
+    check_positive_integer,
+)
 from eigenrnn.linalg import check_finite
 
 __all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "trajectory"]
@@ -128,6 +132,7 @@ def trajectory(
         inputs = inputs.unsqueeze(1)
     elif batch_first:
         inputs = inputs.transpose(0, 1)
+    check_not_negative_integer("burn_in", burn_in)
     T = len(inputs)
     states = initial_states(directions, h0, inputs.shape[1])
     if burn_in and nudge:
