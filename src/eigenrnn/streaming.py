@@ -15,7 +15,7 @@ from eigenrnn.layers.validation import check_h0, check_pair, check_step
 from eigenrnn.models import SequenceModel
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.residual_stack import ResidualStack
-from eigenrnn.torch_internals import contents
+from eigenrnn.torch_internals import contents, hooks_of_call
 from eigenrnn.tracing import is_eager, under_transform
 
 __all__ = ["Stream"]
@@ -66,8 +66,8 @@ class Stream:
     Raises:
         TypeError: If the model is none of ours, or an input is not dense or has another dtype than
             the weights.
-        ValueError: If the layer is bidirectional, a shape is wrong, or the states of the sequences
-            do not fit into memory.
+        ValueError: If the layer is bidirectional, the model or the layer has a hook, a shape is
+            wrong, or the states of the sequences do not fit into memory.
         RuntimeError: If it is called inside a transform of `torch.func`.
     Example:
         >>> layer = RNN(2, 8).freeze()
@@ -98,6 +98,11 @@ class Stream:
             )
         if layer.bidirectional:
             raise ValueError("expected a layer of one direction, got a bidirectional one")
+        if any(hooks_of_call(model)) or any(hooks_of_call(layer)):
+            raise ValueError(
+                "expected a model and a layer without hooks, as a step is no call of theirs, got "
+                "one: remove it"
+            )
         if batch_size is not None:
             check_positive_integer("batch_size", batch_size)
         self.model = model

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from cases import NAMED, OURS
 from crossing import few
@@ -319,6 +320,21 @@ class Doubled(GRU):
 
 WITHOUT_HEAD = SequenceModel(GRU(M, N), K).eval()
 WITHOUT_HEAD.head = nn.Identity()
+HOOKED = SequenceModel(GRU(M, N), K).eval()
+HOOKED.layer.register_forward_hook(lambda *_: None)
+PRUNED = SequenceModel(nn.GRU(M, N), K).eval()
+prune.l1_unstructured(PRUNED.layer, "weight_hh_l0", amount=2)
+REPLACED = RNN(M, N).eval()
+REPLACED.forward = lambda x: (x, x)
+
+
+class Squashed(nn.Linear):
+    def forward(self, x):
+        return super().forward(x).tanh()
+
+
+SQUASHED = SequenceModel(GRU(M, N), K).eval()
+SQUASHED.head = Squashed(N, K)
 BROKEN = RNN(M, N, constraint=Unconstrained).eval()
 nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
 
@@ -334,6 +350,10 @@ nn.init.constant_(BROKEN.directions[0].constraint.raw, torch.nan)
         (WithALayer().eval(), {}, "got WithALayer"),
         (SequenceModel(Doubled(M, N), K).eval(), {}, "Doubled"),
         (WITHOUT_HEAD, {}, "got Identity"),
+        (HOOKED, {}, "without hooks, got one on layer"),
+        (PRUNED, {}, "got one on layer.*prune.remove"),
+        (REPLACED, {}, "got that of RNN"),
+        (SQUASHED, {}, "got that of Squashed"),
         (RNN(M, N).eval(), {"name": "2net"}, "'2net'"),
         (RNN(M, N).eval(), {"name": "layer0_W"}, "'layer0_W'"),
         (RNN(M, N).eval(), {"weights": "int4"}, "'int4'"),

@@ -532,3 +532,10 @@ def test_an_export_draws_nothing_from_the_global_stream(export, file, tmp_path):
     before = torch.get_rng_state()
     export(layer, tmp_path / file)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def test_a_hook_on_a_layer_of_torch_would_be_lost(tmp_path):
+    model = SequenceModel(torch.nn.GRU(2, 3), 1).eval()
+    model.layer.register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="without hooks, got one on layer"):
+        export_model(model, tmp_path / "net.onnx", torch.zeros(5, 1, 2))

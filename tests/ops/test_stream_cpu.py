@@ -408,6 +408,14 @@ def test_a_changed_head_is_used_at_once():
     torch.testing.assert_close(stream(x[0]), 2 * before + 2, rtol=0, atol=tol(x.dtype, N))
 
 
+@pytest.mark.parametrize("place", ["model", "layer"])
+def test_a_hook_that_no_step_would_call_is_refused(place):
+    model = SequenceModel(GRU(M, N), 4)
+    {"model": model, "layer": model.layer}[place].register_forward_hook(lambda *_: None)
+    with pytest.raises(ValueError, match="without hooks"):
+        Stream(model)
+
+
 @pytest.mark.parametrize("K", [4, 6])
 def test_a_replaced_head_is_used_at_once(K):
     model = seeded(SequenceModel, frozen(), 4)

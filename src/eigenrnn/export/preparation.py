@@ -9,8 +9,9 @@ from torch import Tensor, nn
 
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import GRU, LSTM, RNN, Layer
+from eigenrnn.torch_internals import hooks_of_call
 
-__all__ = ["Scaling", "check_no_scaling", "checked_scaling", "with_our_layers"]
+__all__ = ["Scaling", "check_no_hooks", "check_no_scaling", "checked_scaling", "with_our_layers"]
 
 Scaling = tuple[Sequence[float], Sequence[float]]
 """The mean and the standard deviation of each input."""
@@ -41,8 +42,28 @@ def check_no_scaling(scaling: Scaling | None) -> None:
         raise ValueError(f"expected no scaling, which the estimator has itself, got {scaling}")
 
 
+def check_no_hooks(name: str, module: nn.Module) -> None:
+    """Check that nothing watches or changes the calls of a module, which are not exported.
+
+    Raises:
+        ValueError: If there is a hook.
+    """
+    if any(hooks_of_call(module)):
+        raise ValueError(
+            f"expected a network without hooks, got one on {name or type(module).__name__}: "
+            "remove it; torch.nn.utils.prune.remove and remove_weight_norm remove theirs"
+        )
+
+
 def with_our_layers(model: Any) -> Any:
-    """Return a copy of a layer or a model in which our layers replace torch's."""
+    """Return a copy of a layer or a model in which our layers replace torch's.
+
+    Raises:
+        ValueError: If a layer of torch has a hook, which would be lost.
+    """
+    for name, layer in model.named_modules():
+        if isinstance(layer, nn.RNNBase):
+            check_no_hooks(name, layer)
     model = copy.deepcopy(model)
     if isinstance(model, nn.RNNBase):
         return _ours(model)

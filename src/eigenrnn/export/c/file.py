@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from eigenrnn import __version__
+from eigenrnn.constraints import Constraint
 from eigenrnn.export.c.integers.network import (
     Head,
     IntegerNetwork,
@@ -24,6 +25,7 @@ from eigenrnn.export.c.stack import parts_of_stack
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
 from eigenrnn.export.preparation import (
     Scaling,
+    check_no_hooks,
     check_no_scaling,
     checked_scaling,
     with_our_layers,
@@ -150,13 +152,18 @@ def _check_forward(model: nn.Module) -> None:
     """Check that the model and its layers compute what our classes do.
 
     Raises:
-        ValueError: If one has a `forward` of its own.
+        ValueError: If one has a `forward` of its own, or a hook on its calls.
     """
-    known = (Stacked, nn.RNNBase, ResidualStack, SequenceModel, LanguageModel)
-    for module in model.modules():
+    known = (Stacked, nn.RNNBase, ResidualStack, SequenceModel, LanguageModel, nn.Linear)
+    for name, module in model.named_modules():
         kind = type(module)
-        if isinstance(module, known) and kind.forward.__module__.split(".")[0] not in _OURS:
+        # the maps to weights are called here, whatever they do
+        if isinstance(module, Constraint) or "parametrizations" in name.split("."):
+            continue
+        package, *_ = kind.forward.__module__.split(".")
+        if "forward" in vars(module) or (isinstance(module, known) and package not in _OURS):
             raise ValueError(f"expected the forward of our classes, got that of {kind.__name__}")
+        check_no_hooks(name, module)
 
 
 _OURS = ("eigenrnn", "torch")  # the packages whose `forward` the templates write
