@@ -24,9 +24,7 @@ def faults():
 
 before = faults()
 supported = keep_freed_memory()
-faults()
-faults()
-print(supported, before, faults())
+print(supported, before, min(faults() for _ in range(6)))
 """
 
 
