@@ -48,6 +48,13 @@ def test_a_missing_file_raises(tmp_path, name):
         read_sweep(tmp_path / name)
 
 
+def test_a_key_twice_is_refused(tmp_path):
+    file = tmp_path / "sweep.yaml"
+    file.write_text("task: Copying\ngrid:\n  lr: [0.1]\ngrid:\n  hidden_size: [4, 6]\n")
+    with pytest.raises(ValueError, match="each key once, got grid 2 times"):
+        read_sweep(file)
+
+
 INVALID_RUNS = {
     "a misspelt key": (TINY | {"gird": {"lr": [1]}}, "gird"),
     "a misspelt setting": (TINY | {"stepz": 3}, "'stepz'"),

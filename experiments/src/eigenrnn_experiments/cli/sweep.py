@@ -69,14 +69,34 @@ def sweep(
     return int(retry)
 
 
+def _check_keys(node: yaml.Node | None) -> None:
+    """Check that no key is there twice, of which YAML would keep the last.
+
+    Raises:
+        yaml.YAMLError: If one is.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            _check_keys(each)
+    if isinstance(node, yaml.MappingNode):
+        names = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for name, count in names.items():
+            if count > 1:
+                raise yaml.YAMLError(f"expected each key once, got {name} {count} times")
+        for _, value in node.value:
+            _check_keys(value)
+
+
 def read_sweep(path: str | Path) -> Sweep:
     """Read a sweep from its YAML file.
 
     Raises:
         ValueError: If the file is not YAML, or has an invalid key or value.
     """
+    text = Path(path).read_text(encoding="utf-8")
     try:
-        content: Any = get_loader("yaml")(Path(path).read_text(encoding="utf-8"))
+        _check_keys(yaml.compose(text))
+        content: Any = get_loader("yaml")(text)
         file = msgspec.convert(content, SweepFile)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ValueError(f"expected a sweep in {path}: {error}") from None
