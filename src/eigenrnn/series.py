@@ -369,7 +369,8 @@ def check_same_steps(calendars: Sequence[Calendar], of_fit: Sequence[Calendar]) 
     lengths = [seconds for seconds in known.values() if seconds is not None]
     if not lengths:
         return
-    for each in {each.frequency: each for each in calendars}.values():
+    of_each_frequency = {each.frequency: each for each in calendars}
+    for each in of_each_frequency.values():
         seconds = each.seconds()
         if each.frequency in known or seconds is None:
             continue

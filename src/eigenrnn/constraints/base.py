@@ -389,7 +389,11 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
         changed.update(id(p) for p in group["params"] if p.grad is not None)
     with _registration:
         registered = list(_registered)
-    moved = [c for c in registered if any(id(p) in changed for p in c.parameters())]
+    moved = [
+        constraint
+        for constraint in registered
+        if any(id(parameter) in changed for parameter in constraint.parameters())
+    ]
     _check_not_tied([constraint for constraint in moved if constraint.has_moving_base])
     for constraint in moved:
         with in_full_precision(constraint.device):

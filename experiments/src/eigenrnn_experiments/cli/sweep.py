@@ -70,7 +70,7 @@ def sweep(
 
 
 def _check_keys(node: yaml.Node | None) -> None:
-    """Check that no key is there twice, of which YAML would keep the last.
+    """Check that each key occurs once. YAML would keep the last of several.
 
     Raises:
         yaml.YAMLError: If one is.
