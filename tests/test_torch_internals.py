@@ -269,6 +269,21 @@ def test_hooks_are_found_by_kind():
         handle.remove()
 
 
+class Inherits(nn.Linear):
+    pass
+
+
+class Doubles(nn.Linear):
+    def forward(self, input):
+        return 2 * super().forward(input)
+
+
+def test_the_package_of_a_forward_is_that_of_its_class():
+    for module in (nn.Linear(2, 3), Inherits(2, 3), eigenrnn.LSTM(2, 3)):
+        assert not torch_internals.has_own_forward(module)
+    assert torch_internals.has_own_forward(Doubles(2, 3))
+
+
 def test_torchs_layers_name_their_weights():
     layer = nn.LSTM(2, 3, num_layers=2, bidirectional=True, proj_size=2)
     names = torch_internals.weight_names(layer)

@@ -25,6 +25,7 @@ __all__ = [
     "check_finite",
     "complex_to_halves",
     "complex_to_pairs",
+    "default_dtype",
     "double_precision",
     "exp_skew",
     "in_full_precision",
@@ -139,17 +140,25 @@ def check_finite(
 
 
 @contextmanager
+def default_dtype(dtype: torch.dtype) -> Generator[None]:
+    """Make new tensors in a type, such as the zeros that a model begins with."""
+    before = torch.get_default_dtype()
+    torch.set_default_dtype(dtype)
+    try:
+        yield
+    finally:
+        torch.set_default_dtype(before)
+
+
+@contextmanager
 def wide_default_dtype() -> Generator[torch.dtype]:
     """Build in float32 where torch's default type has 16 bits; yield that default type."""
     default = torch.get_default_dtype()
     if default.itemsize > 2:
         yield default
         return
-    torch.set_default_dtype(torch.float32)
-    try:
+    with default_dtype(torch.float32):
         yield default
-    finally:
-        torch.set_default_dtype(default)
 
 
 def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:

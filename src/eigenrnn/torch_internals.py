@@ -26,6 +26,7 @@ __all__ = [
     "fp32_precision",
     "graph_is_kept",
     "has_dispatch_mode",
+    "has_own_forward",
     "hooks_of_call",
     "is_eager",
     "is_exporting",
@@ -172,6 +173,12 @@ def first_parameter(module: nn.Module) -> nn.Parameter:
         if parameter is not None:
             return parameter
     return next(module.parameters())
+
+
+def has_own_forward(module: nn.Module) -> bool:
+    """Whether a class of neither torch nor eigenrnn defines the `forward` of a module."""
+    package, *_ = type(module).forward.__module__.split(".")
+    return package not in ("torch", "eigenrnn")
 
 
 def hooks_of_call(module: nn.Module) -> list[dict[Any, Any]]:

@@ -268,7 +268,7 @@ def test_a_stack_of_one_layer_has_the_leak_of_the_layer():
     (layer,) = stack.layers()
     found = transient_growth(stack, 3).norms
     assert (found == transient_growth(layer, 3).norms).all()
-    assert found[1] > 0.9 - 0.1
+    assert found[1] > 0.8
 
 
 def test_resets_and_gaps_have_a_reason():

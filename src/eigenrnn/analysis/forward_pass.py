@@ -1,7 +1,6 @@
 """Forward passes of a whole model in double precision: layer inputs, and states with gradients."""
 
-from collections.abc import Generator, Mapping
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, cast
@@ -24,14 +23,13 @@ from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.linalg import as_numpy
+from eigenrnn.linalg import as_numpy, default_dtype
 from eigenrnn.ops.time_steps import running
 from eigenrnn.residual_stack import ResidualStack
 
 __all__ = [
     "UnrolledModel",
     "bare_initial_states",
-    "double_default_dtype",
     "is_bare",
     "is_cell",
     "layer_inputs",
@@ -131,7 +129,7 @@ def layer_inputs(model: Network, inputs: Any, lengths: Lengths = None) -> dict[s
     # torch's layers take no lengths, and get the inputs as they are
     if lengths is not None and not isinstance(model, nn.RNNBase):
         options["lengths"] = lengths
-    with torch.no_grad(), double_default_dtype():
+    with torch.no_grad(), default_dtype(torch.float64):
         double(inputs, **options)
     for path, those in calls.items():
         recorded[path] = those.reason or torch.stack(those.inputs)
@@ -188,17 +186,6 @@ def _is_usual_state(layer: nn.Module, hx: Any) -> bool:
         usual = _parts(layer.initial_state(1))  # (L D, 1, S) each
         parts = tuple(each.unsqueeze(1) if each.dim() == 2 else each for each in parts)
     return all(bool((each == own).all()) for each, own in zip(parts, usual, strict=True))
-
-
-@contextmanager
-def double_default_dtype() -> Generator[None]:
-    """Let what a model makes in a call, such as zeros for a state, be in double precision."""
-    before = torch.get_default_dtype()
-    torch.set_default_dtype(torch.float64)
-    try:
-        yield
-    finally:
-        torch.set_default_dtype(before)
 
 
 def is_bare(model: Network) -> bool:

@@ -2,6 +2,7 @@
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,6 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.forward_pass import (
     bare_initial_states,
-    double_default_dtype,
     is_bare,
     model_inputs,
     unroll,
@@ -24,7 +24,7 @@ from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.gru import GRU, GatedDirection
 from eigenrnn.layers.regularisation import non_default_options
 from eigenrnn.layers.torch_weights import direction_names
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, default_dtype
 from eigenrnn.nonlinearities import NONLINEARITIES
 
 __all__ = [
@@ -127,13 +127,13 @@ def gradient_norms(
     options = {} if lengths is None else {"lengths": lengths}
     if h0 is not None:
         options["hx"] = bare_initial_states(model, inputs, h0)
-    with torch.enable_grad(), double_default_dtype():
+    with torch.enable_grad(), default_dtype(torch.float64):
         output = unrolled.model(inputs, **options)
         if is_bare(model):  # a layer or a cell returns its states too
             output = output[0] if isinstance(output, tuple) else output
         value = loss(output)
         check_finite(value, "the loss")
-        states = [h for those in unrolled.states.values() for h in those]
+        states = list(chain.from_iterable(unrolled.states.values()))
         if not states:
             raise ValueError("expected a model that calls its recurrent layers, got no such call")
         value.backward(inputs=states)  # a module inside the loss keeps its gradients

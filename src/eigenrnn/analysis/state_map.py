@@ -27,6 +27,7 @@ from eigenrnn.layers.stacked import Stacked
 from eigenrnn.layers.torch_weights import copy_torch_weights, direction_names
 from eigenrnn.linalg import as_numpy, double_precision
 from eigenrnn.residual_stack import ResidualStack
+from eigenrnn.torch_internals import has_own_forward
 
 __all__ = [
     "Network",
@@ -295,7 +296,7 @@ def state_maps(network: Network) -> list[StateMap]:
     stack = _residual_stack(network)
     if stack is not None:
         return [_stack_state_map(stack)]
-    if isinstance(network, Stacked | nn.RNNBase) and _has_own_forward(network):
+    if isinstance(network, Stacked | nn.RNNBase) and has_own_forward(network):
         raise ValueError(
             f"expected a layer that computes what its class does, got {type(network).__name__} "
             "with a forward of its own: pass its step, StateMap.from_step"
@@ -448,17 +449,11 @@ def _known_layers(module: nn.Module) -> dict[str, nn.Module]:
     found = {
         name: each
         for name, each in module.named_modules()
-        if isinstance(each, kinds) and not _has_own_forward(each)
+        if isinstance(each, kinds) and not has_own_forward(each)
     }
     # a cell of ours holds a layer, which is no second network
     inner = {id(each.layer) for each in found.values() if isinstance(each, AbstractCell)}
     return {name: each for name, each in found.items() if id(each) not in inner}
-
-
-def _has_own_forward(layer: nn.Module) -> bool:
-    """Whether a subclass of somebody else computes something else than the layer."""
-    package, *_ = type(layer).forward.__module__.split(".")
-    return package not in ("torch", "eigenrnn")
 
 
 def recurrent_matrices(

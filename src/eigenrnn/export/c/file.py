@@ -34,6 +34,7 @@ from eigenrnn.files import replacing
 from eigenrnn.fitted_network import FittedNetwork, fitted_network
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.models import LanguageModel, ResidualStack, SequenceModel
+from eigenrnn.torch_internals import has_own_forward
 
 __all__ = ["to_c"]
 
@@ -156,17 +157,14 @@ def _check_forward(model: nn.Module) -> None:
     """
     known = (Stacked, nn.RNNBase, ResidualStack, SequenceModel, LanguageModel, nn.Linear)
     for name, module in model.named_modules():
-        kind = type(module)
         # the maps to weights are called here, whatever they do
         if isinstance(module, Constraint) or "parametrizations" in name.split("."):
             continue
-        package, *_ = kind.forward.__module__.split(".")
-        if "forward" in vars(module) or (isinstance(module, known) and package not in _OURS):
-            raise ValueError(f"expected the forward of our classes, got that of {kind.__name__}")
+        is_changed = isinstance(module, known) and has_own_forward(module)
+        if is_changed or "forward" in vars(module):
+            name_of_class = type(module).__name__
+            raise ValueError(f"expected the forward of our classes, got that of {name_of_class}")
         check_no_hooks(name, module)
-
-
-_OURS = ("eigenrnn", "torch")  # the packages whose `forward` the templates write
 
 
 @dataclass(frozen=True)
