@@ -7,6 +7,7 @@ from typing import get_type_hints
 import pytest
 import torch
 
+import eigenrnn.layers
 from cases import NAMED
 from eigenrnn.constraints import (
     BlockTriangular,
@@ -188,3 +189,30 @@ def test_the_typed_options_are_those_of_the_layer_that_takes_them(options, layer
     taken = get_type_hints(Stacked.__init__) | get_type_hints(layer.__init__)
     stated = get_type_hints(options)
     assert stated.items() <= taken.items()
+
+
+CLASSES = [getattr(eigenrnn.layers, name) for name in eigenrnn.layers.__all__]
+LAYER_CLASSES = [each for each in CLASSES if isinstance(each, type) and issubclass(each, Stacked)]
+
+
+@pytest.mark.parametrize("kind", LAYER_CLASSES)
+def test_the_signature_names_every_option_with_the_default_of_the_layer(kind):
+    parameters = inspect.signature(kind).parameters
+    layer = kind(4, 8)
+    plain = (bool, int, float, str)
+    defaults = {name: each.default for name, each in parameters.items()}
+    stated = {name: value for name, value in defaults.items() if type(value) in plain}
+    taken = {name: getattr(layer, name, stated[name]) for name in stated}
+    taken["trainable_h0"] = any(name.endswith("h0") for name, _ in layer.named_parameters())
+    assert stated == taken
+    assert parameters.keys() >= {"batch_first", "device", "generator"}
+    assert "options" not in parameters
+
+
+def test_a_subclass_and_an_instance_have_signatures_of_their_own():
+    class OfOne(ORNN):
+        def __init__(self, hidden_size, **options):
+            super().__init__(1, hidden_size, **options)
+
+    assert list(inspect.signature(OfOne).parameters) == ["hidden_size", "options"]
+    assert inspect.signature(ORNN(2, 8)) == inspect.signature(torch.nn.RNN(2, 8))

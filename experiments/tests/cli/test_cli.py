@@ -350,10 +350,7 @@ def test_a_network_has_one_description_however_it_is_named(eigenrnn, tmp_path, n
     eigenrnn(f"train {SMALL} --out default")
     eigenrnn(f"train {SMALL} {named} --out named")
     networks = [config(tmp_path / name)["network"] for name in ("default", "named")]
-    if "bias" in named:  # an option of the layer that ScoRNN passes it on to is stated
-        assert networks[1]["layer"]["options"] == {"bias": True}
-    else:
-        assert networks[0] == networks[1]
+    assert networks[0] == networks[1]
 
 
 def test_an_existing_run_is_refused_with_both_options(eigenrnn, error_of):

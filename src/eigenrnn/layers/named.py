@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable
 from functools import partial
-from typing import Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 import torch
 from torch import Generator, Tensor
@@ -222,6 +222,10 @@ class ORNN(RNN):
 
     sets = (Householder,)
     published = _ORNN_WEIGHTS
+    published_options: ClassVar[RNNOptions] = {
+        "nonlinearity": "leaky_relu_0.1",
+        "trainable_h0": True,
+    }
 
     def __init__(
         self,
@@ -233,8 +237,7 @@ class ORNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Householder, reflections=reflections)
-        options.setdefault("nonlinearity", "leaky_relu_0.1")
-        options.setdefault("trainable_h0", True)
+        options = self.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -270,6 +273,7 @@ class ScuRNN(RNN):
 
     sets = (ScaledCayley,)
     published = _UNITARY_WEIGHTS
+    published_options: ClassVar[RNNOptions] = {"trainable_h0": True}
 
     def __init__(
         self,
@@ -281,7 +285,7 @@ class ScuRNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(ScaledCayley, dtype=torch.complex64, init=matrix_init)
-        options.setdefault("trainable_h0", True)
+        options = self.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -312,6 +316,7 @@ class URNN(RNN):
 
     sets = (FourierProduct,)
     published = _EVOLUTION_WEIGHTS
+    published_options: ClassVar[RNNOptions] = {"trainable_h0": True}
 
     def __init__(
         self,
@@ -320,7 +325,7 @@ class URNN(RNN):
         num_layers: int = 1,
         **options: Unpack[RNNOptions],
     ) -> None:
-        options.setdefault("trainable_h0", True)
+        options = self.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=FourierProduct, **options)
 
 
@@ -352,6 +357,7 @@ class FullCapacityURNN(RNN):
 
     sets = (MovingCayley,)
     published = _EVOLUTION_WEIGHTS
+    published_options: ClassVar[RNNOptions] = {"trainable_h0": True}
 
     def __init__(
         self,
@@ -363,7 +369,7 @@ class FullCapacityURNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(MovingCayley, init=matrix_init, dtype=torch.complex64)
-        options.setdefault("trainable_h0", True)
+        options = self.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -398,6 +404,7 @@ class EURNN(RNN):
     """
 
     sets = (Givens,)
+    published_options: ClassVar[RNNOptions] = {"output": "real"}
 
     def __init__(
         self,
@@ -413,7 +420,7 @@ class EURNN(RNN):
         constraint = partial(
             Givens, layers=capacity, style=style, dtype=torch.promote_types(dtype, torch.float32)
         )
-        options.setdefault("output", "real")
+        options = self.published_options | options
         if dtype in (torch.bfloat16, torch.float16):
             options["dtype"] = dtype
         if dtype in (torch.float64, torch.complex128):
@@ -567,6 +574,7 @@ class SpectralRNN(RNN):
 
     sets = (BoundedSVD,)
     published = _ORNN_WEIGHTS
+    published_options: ClassVar[RNNOptions] = {"nonlinearity": "relu"}
 
     def __init__(
         self,
@@ -579,7 +587,7 @@ class SpectralRNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(BoundedSVD, reflections=reflections, margin=margin)
-        options.setdefault("nonlinearity", "relu")
+        options = self.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -604,6 +612,7 @@ class RNNOrth(RNN):
 
     sets = (Unconstrained,)
     published = _KERG_WEIGHTS
+    published_options: ClassVar[RNNOptions] = {"input_bias": True}
 
     def __init__(
         self,
@@ -613,7 +622,7 @@ class RNNOrth(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
-        options.setdefault("input_bias", True)
+        options = self.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -638,6 +647,7 @@ class RNNGlorot(RNN):
 
     sets = (Unconstrained,)
     published = _KERG_WEIGHTS
+    published_options: ClassVar[RNNOptions] = {"input_bias": True}
 
     def __init__(
         self,
@@ -647,5 +657,5 @@ class RNNGlorot(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=glorot_normal_)
-        options.setdefault("input_bias", True)
+        options = self.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)

@@ -1,6 +1,6 @@
 """The delta rule as published models use it: each is `DeltaNet` with other defaults."""
 
-from typing import Unpack
+from typing import ClassVar, Unpack
 
 from eigenrnn.layers.delta import DeltaNet
 from eigenrnn.layers.options import DeltaNetOptions
@@ -43,6 +43,8 @@ class GatedDeltaNet(DeltaNet):
         (4, (0.0, 1.0))
     """
 
+    published_options: ClassVar[DeltaNetOptions] = _PUBLISHED
+
     def __init__(
         self,
         input_size: int,
@@ -53,7 +55,7 @@ class GatedDeltaNet(DeltaNet):
         eigenvalues: tuple[float, float] = (0.0, 1.0),
         **options: Unpack[DeltaNetOptions],
     ) -> None:
-        options = _PUBLISHED | options
+        options = self.published_options | options
         super().__init__(
             input_size, hidden_size, num_layers, heads=heads, eigenvalues=eigenvalues, **options
         )
@@ -87,6 +89,8 @@ class DeltaProduct(DeltaNet):
         (True, torch.Size([1, 5, 256]))
     """
 
+    published_options: ClassVar[DeltaNetOptions] = _PUBLISHED
+
     def __init__(
         self,
         input_size: int,
@@ -98,7 +102,7 @@ class DeltaProduct(DeltaNet):
         eigenvalues: tuple[float, float] = (-1.0, 1.0),
         **options: Unpack[DeltaNetOptions],
     ) -> None:
-        options = _PUBLISHED | options
+        options = self.published_options | options
         super().__init__(
             input_size,
             hidden_size,

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import Literal, Unpack
+from typing import ClassVar, Literal, Unpack
 
 from eigenrnn.constraints import Constraint, Givens, NeumannCayley, Unconstrained
 from eigenrnn.errors import check_positive_integer
@@ -66,6 +66,11 @@ class NCGRU(GRU):
 
     sets = (NeumannCayley, Unconstrained)
     published = _NC_GRU_WEIGHTS
+    published_options: ClassVar[GRUOptions] = {
+        "nonlinearity": "modrelu",
+        "reset_after": False,
+        "update_keeps": False,
+    }
 
     def __init__(
         self,
@@ -101,9 +106,7 @@ class NCGRU(GRU):
         constraints: dict[str, Callable[[int], Constraint]] = dict.fromkeys(GATES, free_set)
         for gate in orthogonal:
             constraints[gate] = orthogonal_set
-        options.setdefault("nonlinearity", "modrelu")
-        options.setdefault("reset_after", False)
-        options.setdefault("update_keeps", False)
+        options = self.published_options | options
         super().__init__(
             input_size,
             hidden_size,
@@ -157,6 +160,7 @@ class GORU(GRU):
 
     sets = (Givens, Unconstrained)
     published = _GORU_WEIGHTS
+    published_options: ClassVar[GRUOptions] = {"nonlinearity": "modrelu"}
 
     def __init__(
         self,
@@ -169,7 +173,7 @@ class GORU(GRU):
         **options: Unpack[GRUOptions],
     ) -> None:
         small = partial(Unconstrained, init=uniform_)
-        options.setdefault("nonlinearity", "modrelu")
+        options = self.published_options | options
         super().__init__(
             input_size,
             hidden_size,

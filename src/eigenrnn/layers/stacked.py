@@ -19,6 +19,7 @@ from eigenrnn.layers.direction import (
     by_block,
     head_kwargs,
 )
+from eigenrnn.layers.options import FullSignature
 from eigenrnn.layers.regularisation import (
     NORM_ZONEOUT_DEFAULTS,
     apply_dropout,
@@ -91,6 +92,8 @@ class Stacked(Layer, Generic[_D]):
         ValueError: If a size is not a positive integer, `dropout` or `zoneout` is not a
             probability, the backend is unknown, or LayerNorm is not defined on the states.
     """
+
+    __signature__ = FullSignature()
 
     backends: ClassVar[Mapping[str, Backend]]
     """The implementations of the recurrence, in order of preference."""
