@@ -1,7 +1,10 @@
 """The commands on tables of the user: `fit`, `predict` and `forecast`."""
 
+import gzip
 import io
+import os
 import pathlib
+import threading
 
 import numpy as np
 import pandas as pd
@@ -87,7 +90,17 @@ WRONG = {
     "fit b.csv --target activity --sequence unit --time ms --out m.pt": "ISO dates such as",
     "fit d.csv --target activity --sequence unit --time ms --out m.pt": "got '2000-13'",
     "fit a.csv --target activity --sequence unit --out no/m.pt": "a folder that exists",
+    "fit a.csv --target unit --sequence unit --out m.pt": "unit as --target and as --sequence",
+    "fit k.csv --target activity --sequence unit --out m.pt": "column of a channel beside",
+    "fit e.csv --target activity --sequence unit --ignore note --out m.pt": "'Unnamed: 0'",
+    "fit f.csv --target activity --sequence unit --out m.pt": "column unit, got none in row 1",
+    "fit g.csv --target activity --sequence unit --out m.pt": "the header for each cell",
+    "fit h.csv.gz --target activity --sequence unit --out m.pt": "h.csv.gz cannot be read",
+    "fit a.csv --target activity --sequence unit --out pipe": "expected a file",
     "predict a.csv a.csv": "expected a file of estimator.save",
+    "forecast a.csv --horizon 3 --target ax --time ax": "ax as --target and as --time",
+    "forecast i.csv --horizon 3 --time year": "got 1929 before 1931",
+    "forecast j.csv --horizon 3": "got step twice",
     "forecast a.csv --horizon 3 --target ax --time when": "'when'",
     "forecast a.csv --horizon 3 --target ax --coverage 2": "got 2",
     "forecast c.csv --horizon 3 --time month": "none for 2020-03-01",
@@ -100,8 +113,18 @@ def test_what_does_not_fit_is_named_in_one_line(run, tmp_path, line, said):
     table.to_csv("a.csv", index=False)
     table.assign(ms="5 o'clock").to_csv("b.csv", index=False)
     table.assign(ms="2000-13").to_csv("d.csv", index=False)
+    table.to_csv("e.csv")  # the numbers of the rows come first, without a name
+    table.assign(unit=None).to_csv("f.csv", index=False)
+    table[["unit", "activity"]].to_csv("k.csv", index=False)
+    os.mkfifo("pipe")
+    rows = pathlib.Path("a.csv").read_text().splitlines()
+    pathlib.Path("g.csv").write_text("\n".join([rows[0], *(f"{row},1" for row in rows[1:])]))
+    pathlib.Path("h.csv.gz").write_bytes(gzip.compress("\n".join(rows).encode())[:-20])
     months = pd.date_range("2020-01-01", periods=30, freq="MS").delete(2)
     pd.DataFrame({"month": months, "sales": range(29)}).to_csv("c.csv", index=False)
+    years = np.delete(np.arange(1900, 1960), 30)
+    pd.DataFrame({"year": years, "sales": range(59)}).to_csv("i.csv", index=False)
+    pd.DataFrame({"step": range(60), "sales": range(60)}).to_csv("j.csv", index=False)
     assert said in run(line, fails=True)
     assert not (tmp_path / "m.pt").exists()
 
@@ -153,7 +176,7 @@ def test_leading_zeros_are_kept_and_other_numbers_stay_numbers(run):
 @pytest.mark.parametrize("piped", [False, True])
 def test_names_such_as_that_of_namibia_are_not_missing(run, monkeypatch, piped):
     rows = [f"{k},{t},{k % 2 + t},{('NA', 'None')[k % 2]}" for k in range(11) for t in range(3)]
-    rows += ["NA,0,1,None", ",0,1,None"]  # sequences called NA and without a name
+    rows += ["NA,0,1,None"]  # a sequence called NA
     text = "\n".join(["land,when,x,kind", *rows])
     pathlib.Path("a.csv").write_text(text)
     run("fit a.csv --target kind --sequence land --time when --epochs 1 --out a.pt")
@@ -161,7 +184,36 @@ def test_names_such_as_that_of_namibia_are_not_missing(run, monkeypatch, piped):
     monkeypatch.setattr("sys.stdin", io.StringIO(text))
     run(f"predict a.pt {'-' if piped else 'a.csv'} --out out.csv")
     found = pd.read_csv("out.csv", keep_default_na=False)
-    assert found["sequence"].tolist() == [*map(str, range(11)), "NA", "nan"]
+    assert found["sequence"].tolist() == [*map(str, range(11)), "NA"]
+
+
+LABELS = {
+    "integers": ("1", "2"),
+    "zeros": ("01", "02"),
+    "texts": ("a", "b"),
+    "truths": ("True", "False"),
+    "numbers": ("0.5", "3.5"),
+}
+
+
+@pytest.mark.parametrize("labels", LABELS.values(), ids=LABELS)
+def test_scores_are_those_of_the_sequences_with_an_answer(run, labels):
+    unit, step = np.divmod(np.arange(96), 4)
+    table = pd.DataFrame({"unit": unit, "x": 3 * (unit % 2) + unit * step % 7 / 10})
+    table["y"] = np.array(labels)[unit % 2]
+    table.to_csv("a.csv", index=False)
+    run("fit a.csv --target y --sequence unit --hidden_size 4 --epochs 9 --lr 0.02 --out a.pt")
+    every = run("predict a.pt a.csv --out all.csv")
+    table[unit % 5 > 0].to_csv("answered.csv", index=False)
+    expected = run("predict a.pt answered.csv --out out.csv")
+    assert "on 19 sequences" in expected
+    assert {"accuracy 1," in every, "R2" in every} == {True, False}
+    table.loc[unit % 5 == 0, "y"] = None
+    table.to_csv("some.csv", index=False)
+    assert run("predict a.pt some.csv --out out.csv") == expected
+    assert pathlib.Path("out.csv").read_text() == pathlib.Path("all.csv").read_text()
+    table.assign(y=None).to_csv("none.csv", index=False)
+    assert run("predict a.pt none.csv --out out.csv") == "wrote out.csv\n"
 
 
 @pytest.fixture(autouse=True)
@@ -192,8 +244,36 @@ def test_several_series_of_a_table_are_counted_in_steps(run):
     table = pd.concat([sales(40, shop="a"), sales(50, shop="b")])
     table.to_csv("a.csv", index=False)
     found = pd.read_csv(io.StringIO(run("forecast a.csv --sequence shop --horizon 2")))
-    assert found["sequence"].tolist() == ["a", "a", "b", "b"]
+    assert found["shop"].tolist() == ["a", "a", "b", "b"]
     assert found["step"].tolist() == [1, 2, 1, 2]
+
+
+def test_a_column_of_times_called_step_goes_on(run):
+    sales(60, step=range(1000, 1060)).to_csv("a.csv", index=False)
+    found = pd.read_csv(io.StringIO(run("forecast a.csv --time step --horizon 2")))
+    assert found["step"].tolist() == [1060, 1061]
+
+
+@pytest.mark.parametrize("at_the_end_of", ["rows", "rows and header"])
+def test_commas_at_the_end_of_lines_shift_no_column(run, at_the_end_of):
+    sales(60).to_csv("a.csv", index=False)
+    expected = run("forecast a.csv --horizon 2")
+    header, *rows = pathlib.Path("a.csv").read_text().splitlines()
+    if at_the_end_of != "rows":
+        header += ","
+    pathlib.Path("b.csv").write_text("\n".join([header, *(f"{row}," for row in rows)]))
+    assert run("forecast b.csv --horizon 2") == expected
+
+
+def test_a_table_is_read_from_a_pipe(run):
+    sales(60, shop="a").to_csv("a.csv", index=False)
+    os.mkfifo("pipe")
+    text = pathlib.Path("a.csv").read_text()
+    writer = threading.Thread(target=pathlib.Path("pipe").write_text, args=[text])
+    writer.start()
+    piped = run("forecast pipe --sequence shop --horizon 2")
+    writer.join()
+    assert piped == run("forecast a.csv --sequence shop --horizon 2")
 
 
 def test_numbers_are_printed_in_plain_digits(run):

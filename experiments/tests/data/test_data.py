@@ -151,6 +151,21 @@ def test_idx_bytes_are_read_in_row_major_order(tmp_path):
     assert read_idx(path, rank=3).tolist() == [[[0, 1, 2]], [[253, 254, 255]]]
 
 
+DAMAGED = {
+    "longer": (idx(2049, 2, content=bytes([3, 4, 5])), "expected 2 bytes, got 3"),
+    "shorter": (idx(2049, 2, content=bytes([3])), "expected 2 bytes, got 1"),
+    "of another type": (idx(0x0B01, 1, content=bytes([0, 1])), "expected 2049, .* got 2817"),
+    "of another rank": (idx(2051, 2, 1, 1, content=bytes([3, 4])), "expected 2049, .* got 2051"),
+    "without sizes": (idx(2049), "ends within the sizes"),
+}
+
+
+@pytest.mark.parametrize(("content", "said"), DAMAGED.values(), ids=DAMAGED)
+def test_a_damaged_idx_file_is_refused(tmp_path, content, said):
+    with pytest.raises(ValueError, match=f"a.gz is damaged: (it )?{said}"):
+        read_idx(put(tmp_path / "a.gz", content), rank=1)
+
+
 def test_idx_tensors_are_writable(tmp_path):
     labels = read_idx(put(tmp_path / "a.gz", idx(2049, 2, content=bytes([3, 4]))), rank=1)
     labels += 1

@@ -77,6 +77,14 @@ def test_a_grid_has_the_numbers_of_single_runs(tmp_path):
         assert found == (str(run.key.varied["lr"]), str(run.key.seed), "ended", place.as_posix())
 
 
+@pytest.mark.parametrize(("best_by", "sign"), [("accuracy", 1), ("loss", -1)])
+def test_the_number_of_a_run_is_that_of_its_task(tmp_path, best_by, sign):
+    sweep, (run,) = run_here(tmp_path, TINY | SEEDS | {"best_by": best_by})
+    assert sweep.value_of(run) == run.best["validation"][best_by]
+    below = replace(run, best={"validation": {best_by: -2.5}})  # as a density has
+    assert (sweep.value_of(below), sweep.score_of(below)) == (-2.5, sign * -2.5)
+
+
 def test_a_finished_run_is_not_repeated(tmp_path):
     run_here(tmp_path, GRID)
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/seed-*/*")}

@@ -12,7 +12,7 @@ from torch import nn
 from eigenrnn import RNN
 from eigenrnn.constraints import Exponential, Householder, NeumannCayley
 from eigenrnn.models import LanguageModel
-from eigenrnn_experiments.tasks import Batch, Task
+from eigenrnn_experiments.tasks import Batch, Task, Text
 from eigenrnn_experiments.training import Callback, RunFolder, Settings, checkpoint
 from eigenrnn_experiments.training.train_step import (
     ParameterMean,
@@ -273,3 +273,13 @@ def test_constraints_without_moving_reference_can_be_averaged(tmp_path, constrai
     network = model(layer=partial(RNN, constraint=constraint))
     run(tmp_path, settings(2, average_after=2), network=network)
     assert len(losses(tmp_path)) == 2
+
+
+@pytest.mark.parametrize("split", ["validation", "test"])
+def test_a_set_too_short_for_the_batch_size_is_refused_before_a_step(tmp_path, split):
+    (tmp_path / "text.txt").write_text("ab" * 200)
+    shares = {"validation": 0.05, "test": 0.05} | {split: 0.03}
+    task = Text(tmp_path / "text.txt", held_out=tuple(shares.values()))
+    with pytest.raises(ValueError, match=f"the {split} text for 8 streams, got 12"):
+        run(tmp_path / "run", settings(batch_size=8), task=task)
+    assert not (tmp_path / "run").exists()

@@ -7,7 +7,7 @@ import numpy as np
 import pandas as pd
 
 from eigenrnn.estimators import SequenceClassifier, SequenceRegressor
-from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
+from eigenrnn_experiments.cli.own_tables import check_roles, read_table, sequences_of
 from eigenrnn_experiments.cli.predict import check_output
 from eigenrnn_experiments.console import say
 from eigenrnn_experiments.errors import unknown_name
@@ -50,6 +50,7 @@ def fit(
         KeyboardInterrupt: If Ctrl-C comes before the first epoch has ended.
     """
     check_output(out, input)
+    check_roles(target=target, sequence=sequence, time=time)
     table = read_table(input, *ignore, target, time, sequence=sequence, labels=(target, group))
     names: dict[str, Any] = {
         "sequence": sequence,

@@ -5,14 +5,25 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.api.types import is_numeric_dtype
 
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.estimators import Forecast, SequenceForecaster
-from eigenrnn_experiments.cli.own_tables import read_table, sequences_of, with_times
+from eigenrnn.series import step_of_numbers
+from eigenrnn_experiments.cli.own_tables import (
+    check_named,
+    check_roles,
+    read_table,
+    sequences_of,
+    with_times,
+)
 from eigenrnn_experiments.cli.predict import check_output, write_output
 from eigenrnn_experiments.console import plain_console, say
 
 __all__ = ["forecast"]
+
+_STEP = "step"
+"""The column of the numbers of the steps, where no column has the times."""
 
 
 def forecast(
@@ -48,38 +59,84 @@ def forecast(
     check_positive_integer("horizon", horizon)
     check_output(out, input)
     table = read_table(input, time, sequence, *target, sequence=sequence)
+    check_roles(target=target, time=time, sequence=sequence)
     names: list[Any] = [None]
     parts = [with_times(table, time)]
     if sequence is not None:
         roles = {"sequence": sequence, "time": time, "target": None, "group": None, "ignore": ()}
         names, _, parts = sequences_of(table, roles)
     targets = [*target] or [name for name in table if name not in (sequence, time)]
+    check_named(targets)
+    _check_headings(sequence, time, targets)
     if time is not None:
         parts = [part.set_index(time) for part in parts]
+        for part in parts:
+            _check_steps(part.index)
     forecaster = SequenceForecaster(season=season, random_state=seed)
     with plain_console(stderr=True).status(f"training on {len(table)} rows"):
         forecaster.fit([part[targets] for part in parts])
     found = forecaster.forecast(horizon, coverage)
     if found.note is not None:
         say(found.note, stderr=True)
-    text = _table(names, time or "step", found).to_csv(index=False, float_format="%.12g")
+    text = _table(names, sequence, time, found).to_csv(index=False, float_format="%.12g")
     write_output(text, out)
     return 0
 
 
-def _table(names: list[Any], time: str, found: Forecast) -> pd.DataFrame:
+def _headings(target: str) -> list[str]:
+    return [target, f"{target} lower", f"{target} upper"]
+
+
+def _check_headings(sequence: str | None, time: str | None, targets: list[str]) -> None:
+    """Check that the columns of the forecasts have different names.
+
+    Raises:
+        ValueError: If two would have the same.
+    """
+    headings = [sequence, time or _STEP]
+    for target in targets:
+        headings += _headings(target)
+    for heading in headings:
+        if headings.count(heading) > 1:
+            raise ValueError(
+                f"expected names that differ for the columns of the forecasts, got {heading} "
+                "twice: rename that column of the table"
+            )
+
+
+def _check_steps(times: Any) -> None:
+    """Check that numbers as times are equally far apart; the forecaster checks dates.
+
+    Raises:
+        ValueError: If they are not: the numbers of the forecasts would be made up.
+    """
+    if len(times) < 3 or not is_numeric_dtype(times.dtype) or step_of_numbers(times) is not None:
+        return
+    distances = np.diff(times)
+    other = int((distances != distances[0]).argmax())
+    raise ValueError(
+        f"expected times that are equally far apart in column {times.name}, got {times[other]} "
+        f"before {times[other + 1]}: give each step a row; write dates as 2026-11-30; or leave "
+        "--time out, which takes the rows as they stand"
+    )
+
+
+def _table(
+    names: list[Any], sequence: str | None, time: str | None, found: Forecast
+) -> pd.DataFrame:
     """Return one row for each step of each series."""
     tables: list[pd.DataFrame] = []
     for number, (name, values) in enumerate(zip(names, found.values, strict=True)):
         columns: dict[str, Any] = {}
-        if name is not None:
-            columns["sequence"] = name
-        columns[time] = values.index
-        if time == "step":
-            columns[time] = np.arange(1, len(values) + 1)
+        if sequence is not None:
+            columns[sequence] = name
+        if time is None:
+            columns[_STEP] = np.arange(1, len(values) + 1)
+        else:
+            columns[time] = values.index
         for target in values:
-            columns[target] = values[target].to_numpy()
-            columns[f"{target} lower"] = found.lower[number][target].to_numpy()
-            columns[f"{target} upper"] = found.upper[number][target].to_numpy()
+            ends = (values, found.lower[number], found.upper[number])
+            for heading, each in zip(_headings(target), ends, strict=True):
+                columns[heading] = each[target].to_numpy()
         tables.append(pd.DataFrame(columns))
     return pd.concat(tables)

@@ -1,6 +1,8 @@
 """Tables of the user, as sequences for the estimators."""
 
 import sys
+import warnings
+import zlib
 from collections.abc import Sequence
 from functools import partial
 from io import StringIO
@@ -10,10 +12,11 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
+from pandas.errors import ParserWarning
 
 from eigenrnn_experiments.errors import unknown_name
 
-__all__ = ["read_table", "sequences_of", "with_times"]
+__all__ = ["check_named", "check_roles", "read_table", "sequences_of", "with_times"]
 
 
 def read_table(
@@ -40,7 +43,7 @@ def read_table(
             for name in dict.fromkeys(labels):
                 if name in table and len(table):
                     table[name] = _numbers_or_labels(table[name])
-    except (ValueError, UnicodeError) as error:  # pandas' own are ValueErrors
+    except (ValueError, EOFError, zlib.error) as error:  # pandas' own are ValueErrors
         raise ValueError(f"{path} cannot be read: {error}") from None
     table.columns = [str(name) for name in table.columns]
     for name in columns:
@@ -52,29 +55,88 @@ def read_table(
 
 
 def _read_csv(path: str, texts: set[str | None]) -> pd.DataFrame:
-    """Read a CSV file with some columns as the texts that they are, such as 01 and NA."""
-    source: Any = StringIO(sys.stdin.read()) if path == "-" else path
-    table = pd.read_csv(source)
+    """Read a CSV file with some columns as the texts that they are, such as 01 and NA.
+
+    Raises:
+        ValueError: If it is damaged, or a row has more cells than the header.
+    """
+    source: Any = path
+    if path == "-":
+        source = StringIO(sys.stdin.read())
+    elif Path(path).is_fifo():  # such as <(zcat table.csv.gz) in a shell; it cannot be read twice
+        source = StringIO(Path(path).read_text(encoding="utf-8"))
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error", ParserWarning)
+            # else pandas takes the first column for an index if all rows end with a comma
+            table = pd.read_csv(source, index_col=False)
+    except ParserWarning:
+        raise ValueError("expected a name in the header for each cell of a row") from None
+    for name in [*table]:
+        column: Any = table[name]
+        if _has_no_name(name) and column.isna().all():
+            table = table.drop(columns=name)  # the header ends with a comma too
     texts = texts & set(table)
     if texts:
-        if path == "-":
+        if source is not path:
             source.seek(0)
         # pandas takes NA, None and the like for missing in every column or in none
         read: Any = pd.read_csv(source, usecols=[*texts], dtype="str", na_filter=False)
-        table = table.assign(**read.replace("", None))
+        for name in texts:
+            table[name] = read[name].replace("", None)
     return table
 
 
 def _numbers_or_labels(texts: Any) -> Any:
     """Return the numbers that pandas reads in texts, or the texts, such as 01 and NA."""
-    csv = StringIO(texts.to_csv(index=False, header=False))
-    read: Any = pd.read_csv(csv, header=None, skip_blank_lines=False)[0].set_axis(texts.index)
+    known = texts.dropna()
+    if known.empty:
+        return texts
+    csv = StringIO(known.to_csv(index=False, header=False))
+    read: Any = pd.read_csv(csv, header=None, skip_blank_lines=False)[0].set_axis(known.index)
     # numbers, or True and False; NA alone is no number
     if not pd.api.types.is_numeric_dtype(read) or read.isna().all():
         return texts
-    if pd.api.types.is_integer_dtype(read) and (read.astype(str) != texts.str.strip()).any():
+    if pd.api.types.is_integer_dtype(read) and (read.astype(str) != known.str.strip()).any():
         return texts
+    if len(known) < len(texts):  # integers stay integers, and True stays True
+        return read.astype(object).reindex(texts.index)
     return read
+
+
+def check_roles(**columns: str | Sequence[str] | None) -> None:
+    """Check that no column has two roles, such as that of the times and that of the targets.
+
+    Raises:
+        ValueError: If one has.
+    """
+    role_of: dict[str, str] = {}
+    for role, given in columns.items():
+        names = [given] if isinstance(given, str) else given or ()
+        for name in names:
+            if role_of.setdefault(name, role) != role:
+                raise ValueError(
+                    f"expected one role for each column, got {name} as --{role_of[name]} and as "
+                    f"--{role}"
+                )
+
+
+def _has_no_name(column: str) -> bool:
+    return column.startswith("Unnamed: ")  # so pandas calls it
+
+
+def check_named(columns: Sequence[str]) -> None:
+    """Check that columns which are to be learned from have names in the header.
+
+    Raises:
+        ValueError: If one has none, such as the number of the row that pandas writes.
+    """
+    for name in columns:
+        if _has_no_name(name):
+            raise ValueError(
+                f"expected a name for each column, got none for that which pandas calls {name!r}: "
+                "name it or leave it out, as DataFrame.to_csv(index=False) does"
+            )
 
 
 def with_times(table: pd.DataFrame, time: str | None) -> pd.DataFrame:
@@ -90,7 +152,9 @@ def with_times(table: pd.DataFrame, time: str | None) -> pd.DataFrame:
         raise ValueError(f"expected a time in each row of column {time}, got none in one")
     if column.dtype.kind == "O":  # a text
         column = _parsed(column, time)
-    return table.assign(**{time: column}).sort_values(time, kind="stable")
+    timed = table.copy()
+    timed[time] = column
+    return timed.sort_values(time, kind="stable")
 
 
 def _parsed(texts: Any, time: str) -> Any:
@@ -133,7 +197,7 @@ def sequences_of(
         names: The columns by role: `sequence`, `time`, `target`, `group`, `ignore`.
         channels: The columns of the channels; by default those without a role.
     Raises:
-        ValueError: If there is no column of sequences.
+        ValueError: If there is no column of sequences, a row is of none, or there is no channel.
     """
     sequence = names["sequence"]
     if sequence not in table:
@@ -141,11 +205,21 @@ def sequences_of(
             f"expected a column {sequence} that tells which sequence a row is of, got none: name "
             "yours with --sequence"
         )
+    nameless = table[sequence].isna().to_numpy()
+    if nameless.any():
+        row = int(nameless.argmax())
+        raise ValueError(
+            f"expected the name of a sequence in each row of column {sequence}, got none in row "
+            f"{row + 1} below the header"
+        )
     ordered = with_times(table, names["time"])
     others = {sequence, names["time"], names["target"], names["group"], *names["ignore"]}
     if channels is None:
         channels = [name for name in table if name not in others]
-    numbers, labels = pd.factorize(ordered[sequence], use_na_sentinel=False)
+        check_named(channels)
+    if not channels:
+        raise ValueError(f"expected a column of a channel beside {list(table)}, got none")
+    numbers, labels = pd.factorize(ordered[sequence])
     # rows side by side are a slice, which takes a tenth of the time of choosing rows or columns
     ordered = ordered.iloc[np.argsort(numbers, kind="stable")]
     of_channels = ordered[list(channels)]

@@ -6,12 +6,12 @@ from functools import partial
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
+from pandas.api.types import is_float_dtype
 
+from eigenrnn.files import replacing
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
 from eigenrnn_experiments.console import say
-from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
 
@@ -62,12 +62,13 @@ def check_output(out: str | None, source: str) -> None:
     """Check the output file, if there is one, before any work is done.
 
     Raises:
-        ValueError: If its folder does not exist, or it is a folder or the input.
+        ValueError: If its folder does not exist, or it is a folder, a device or the input.
     """
     if out is None:
         return
     file = Path(out)
-    if file.is_dir() or not file.absolute().parent.is_dir():
+    # a device or a pipe, such as /dev/null, would become a file
+    if (file.exists() and not file.is_file()) or not file.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
     if file.exists() and source != "-" and Path(source).exists() and file.samefile(source):
         raise ValueError(f"expected another file than the input as --out, got {out}")
@@ -78,7 +79,8 @@ def write_output(text: str, out: str | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
-    write_atomically(Path(out), text.encode())
+    with replacing(Path(out)) as file:
+        file.write_bytes(text.encode())
     say(f"wrote {out}")
 
 
@@ -95,7 +97,7 @@ def _table(file: str, input: str, note: Callable[[str], None]) -> str:
         raise ValueError(f"expected a file of eigenrnn fit, got {file}, made in Python")
     names = estimator.table_
     channels = list(estimator.feature_names_in_)
-    needed = [*channels, names["time"]]
+    needed = [*channels, names["time"], names["sequence"]]
     table = read_table(input, *needed, sequence=names["sequence"], labels=(names["target"],))
     sequences, X, parts = sequences_of(table, names, channels)
     found = pd.DataFrame({"sequence": sequences})
@@ -107,10 +109,12 @@ def _table(file: str, input: str, note: Callable[[str], None]) -> str:
     else:
         found["prediction"] = estimator.predict(X)
     if names["target"] in table:
-        truth = [part[names["target"]].iloc[0] for part in parts]
-        scores = _scores(truth, found["prediction"], hasattr(estimator, "classes_"))
-        line = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
-        note(f"{line} on {len(parts)} sequences")
+        truth = pd.Series([part[names["target"]].iloc[0] for part in parts]).dropna()
+        if len(truth):
+            predicted: Any = found["prediction"][truth.index]
+            scores = _scores(truth, predicted, hasattr(estimator, "classes_"))
+            line = ", ".join(f"{name} {value:.4g}" for name, value in scores.items())
+            note(f"{line} on {len(truth)} sequences")
     return found.to_csv(index=False, float_format="%.12g")
 
 
@@ -118,14 +122,22 @@ def _scores(truth: Any, predicted: Any, has_classes: bool) -> dict[str, float]:
     from sklearn import metrics
 
     if not has_classes:
-        error = metrics.mean_absolute_error(truth, predicted)
-        return {"R2": float(metrics.r2_score(truth, predicted)), "mean absolute error": error}
-    truth = pd.Series(truth)
-    if pd.api.types.is_string_dtype(predicted) and pd.api.types.is_integer_dtype(truth):
-        truth = truth.astype(str)  # of classes such as 01 and 12, the table may have 12 alone
-    truth = np.asarray(truth, dtype=np.asarray(predicted).dtype)
-    macro = metrics.f1_score(truth, predicted, average="macro")
-    return {"accuracy": metrics.accuracy_score(truth, predicted), "macro F1": float(macro)}
+        numbers = pd.to_numeric(truth)
+        error = metrics.mean_absolute_error(numbers, predicted)
+        return {"R2": float(metrics.r2_score(numbers, predicted)), "mean absolute error": error}
+    # of classes such as 01 and 12, the table may have 12 alone, which is read as a number
+    right = _names(truth)
+    named = _names(predicted)
+    macro = metrics.f1_score(right, named, average="macro")
+    return {"accuracy": metrics.accuracy_score(right, named), "macro F1": float(macro)}
+
+
+def _names(classes: Any) -> Any:
+    """Return classes as texts; whole numbers have no fraction."""
+    classes = classes.infer_objects()
+    if is_float_dtype(classes) and (classes == classes.round()).all():
+        classes = classes.astype("int64")
+    return classes.astype(str)
 
 
 def _text(

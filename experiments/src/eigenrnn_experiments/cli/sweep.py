@@ -56,9 +56,9 @@ def sweep(
     lines = [f"the best of {len(runs)} runs:"]
     ranked = sorted(runs, key=chosen.score_of, reverse=True)
     for run in ranked[:10]:
-        score = abs(chosen.score_of(run))
-        if run.best_by is not None and math.isfinite(score):
-            lines.append(f"{run.best_by} {score:.6g} in {folder / run.key.path}")
+        if run.best_by is not None and math.isfinite(chosen.score_of(run)):
+            value = chosen.value_of(run)
+            lines.append(f"{run.best_by} {value:.6g} in {folder / run.key.path}")
     states = Counter(run.state for run in runs)
     counts = ", ".join(f"{number} {state}" for state, number in states.items())
     lines.append(f"in {folder}: results.csv of {len(runs)} runs, {counts}")

@@ -1,5 +1,6 @@
 """The MNIST images of handwritten digits, in the four idx files of the original publication."""
 
+import math
 from pathlib import Path
 from typing import Literal
 
@@ -81,6 +82,17 @@ def read_idx(path: Path, rank: int) -> Tensor:
         ValueError: If the file is damaged.
     """
     content = read_gzip(path)
-    _, *shape = np.frombuffer(content, ">u4", count=1 + rank).tolist()
+    if len(content) < 4 * (1 + rank):
+        raise ValueError(f"{path} is damaged: it ends within the sizes")
+    magic, *shape = np.frombuffer(content, ">u4", count=1 + rank).tolist()
+    if magic != 2048 + rank:
+        raise ValueError(
+            f"{path} is damaged: expected {2048 + rank}, the number of unsigned bytes in {rank} "
+            f"dimensions, at its start, got {magic}"
+        )
     pixels = np.frombuffer(content, np.uint8, offset=4 * (1 + rank))
+    if len(pixels) != math.prod(shape):
+        raise ValueError(
+            f"{path} is damaged: expected {math.prod(shape)} bytes, got {len(pixels)}"
+        )
     return torch.from_numpy(pixels.copy()).view(shape)  # a copy, because tensors are writable

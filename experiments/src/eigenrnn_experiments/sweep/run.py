@@ -274,12 +274,20 @@ class Sweep:
         return sum(scores) / len(scores)
 
     def score_of(self, run: Run) -> float:
-        """Return the metric of one run; minus infinity if it has none."""
-        selection = Selection(self._task, run.settings.get("best_by"))
+        """Return the metric of one run so that larger is better; minus infinity if it has none."""
+        selection = self._selection(run)
         if run.state != "ended" or selection.split not in run.best:
             return -math.inf
         score = selection.score(run.best[selection.split])
         return -math.inf if math.isnan(score) else score
+
+    def value_of(self, run: Run) -> float:
+        """Return the metric of a run that has a score, as its task gives it."""
+        selection = self._selection(run)
+        return selection.number(run.best[str(selection.split)])
+
+    def _selection(self, run: Run) -> Selection:
+        return Selection(self._task, run.settings.get("best_by"))
 
     def ended(self, keys: Sequence[RunKey], out: Path) -> None:
         """Print how the runs of a point have ended, and write the results."""

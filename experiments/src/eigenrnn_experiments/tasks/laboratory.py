@@ -226,7 +226,7 @@ class _EvidenceTask(_ChoiceTask):
 class PerceptualDecision(_EvidenceTask):
     r"""Decide whether noisy evidence is positive or negative on average.
 
-    .. math:: x_t = (\text{fixation}_t, s c + \sigma \xi_t), \qquad
+    .. math:: x_t = (\text{fixation}_t + \sigma \xi_t, s c + \sigma \xi'_t), \qquad
         \hat y = 0 \text{ in the fixation}, \quad s \text{ in the response}
 
     The sign s and the coherence c are drawn for each trial, as are the lengths of the fixation and
@@ -294,7 +294,7 @@ class PerceptualDecision(_EvidenceTask):
 class DelayedMatch(_ChoiceTask):
     r"""Decide whether a direction equals the one shown before a delay.
 
-    .. math:: x_t = (\text{fixation}_t, \cos\theta_t + \sigma \xi_t, \sin\theta_t + \sigma \xi'_t)
+    .. math:: x_t = (\text{fixation}_t, \cos\theta_t, \sin\theta_t) + \sigma \xi_t
 
     A direction is shown, then nothing, then a second direction. In half of the trials both are the
     same, and the response is +1. In the others they differ by one of the given angles, to either

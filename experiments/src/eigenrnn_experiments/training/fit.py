@@ -101,7 +101,8 @@ def fit(
         raise ValueError("expected resume or overwrite, got both")
     pace = settings.pace(task)
     # before anything is written: without data no partial run should be left behind
-    check_batch(task, next(task.batches("train", settings.batch_size)))
+    for split in task.splits:
+        check_batch(task, next(task.batches(split, settings.batch_size_of(split)), None))
     selection = Selection(task, settings.best_by)
     baseline = task.baseline()
     key = key or RunKey(seed=settings.seed)

@@ -191,6 +191,12 @@ class Settings:
                 f"expected alpha only with rmsprop or rmsprop_tf1, got {self.optimiser!r}"
             )
 
+    def batch_size_of(self, split: str) -> int:
+        """Return the batch size of the steps on `train`, or of the evaluations of another set."""
+        if split == "train":
+            return self.batch_size
+        return self.eval_batch_size or self.batch_size
+
     @property
     def recurrent(self) -> tuple[OptimiserName, float]:
         """The optimiser and the learning rate of the constrained matrices."""

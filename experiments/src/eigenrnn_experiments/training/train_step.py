@@ -296,7 +296,6 @@ class TrainStep:
     def evaluate(self) -> Metrics:
         """Return the loss and the metrics of each fixed set, with the mean of the parameters."""
         task = self._objective.task
-        size = self._settings.eval_batch_size or self._settings.batch_size
         found: Metrics = {}
         self._objective.eval()
         with self.average.swapped_in():
@@ -305,7 +304,7 @@ class TrainStep:
                     continue
                 sums: list[Tensor] = []
                 self._seed(0)  # all evaluations have the same noise, whatever was measured before
-                for batch in task.batches(split, size):
+                for batch in task.batches(split, self._settings.batch_size_of(split)):
                     with self.fabric.autocast():
                         sums.append(self._objective.evaluate(batch.to(self.fabric.device)))
                 found[split] = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
