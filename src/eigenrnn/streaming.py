@@ -62,7 +62,8 @@ class Stream:
         x_t: :math:`(M,)`, or :math:`(B, M)`; the dtype of the weights.
         y_t: :math:`(K,)`, or :math:`(B, K)`; without a head K is the output size of the layer.
         state: :math:`(L, N)`, or :math:`(L, B, N)`, as h_n of the layer; of an LSTM a pair (h, c).
-        In place of N, S if the states of the layer have S numbers.
+        In place of N, S if the states of the layer have S numbers. A state of 16 bits is rounded
+        at each step.
     Raises:
         TypeError: If the model is none of ours, or an input is not dense or has another dtype than
             the weights.

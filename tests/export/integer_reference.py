@@ -2,6 +2,7 @@
 
 import numpy as np
 import torch
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from eigenrnn.export.c.file import _network
 from eigenrnn.export.c.templates import directions_of
@@ -131,9 +132,8 @@ class Reference:
         if isinstance(x, int):
             x = self.embedded(x)
         for k, direction in enumerate(self.directions):
-            x, self.states[k] = STEPS[type(direction)](
-                self, f"layer{k}", direction, x, self.states[k]
-            )
+            step = STEPS[type_before_parametrizations(direction)]
+            x, self.states[k] = step(self, f"layer{k}", direction, x, self.states[k])
         if "head" not in self.values:
             return x
         head = self.values["head"]
@@ -174,10 +174,12 @@ class Reference:
         bias = self.values.get(f"{name}_b")
         if bias is not None:
             bias = bias[:N]
-        c = saturated(apply(direction.nonlinearity, c, bias, places["z"], places["h"]))
+        c = apply(direction.nonlinearity, c, bias, places["z"], places["h"])
+        if direction.nonlinearity in ("tanh", "retanh"):  # one is cut to the largest number
+            c = saturated(c)
         if not direction.update_keeps:
             u = 2**15 - u
-        h = (u * h + (2**15 - u) * c + 2**14) // 2**15
+        h = saturated((u * h + (2**15 - u) * c + 2**14) // 2**15)
         return h, h
 
     def lstm(self, name, direction, x, state):

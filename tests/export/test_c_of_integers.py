@@ -8,10 +8,11 @@ import numpy as np
 import pytest
 import torch
 from integer_reference import LARGEST, Reference
-from test_c import K, M, Network, inputs, language_model, make, outputs_of
+from test_c import K, M, N, Network, inputs, language_model, make, outputs_of
 from torch import nn
+from torch.nn.utils.rnn import pack_sequence
 
-from eigenrnn import GRU, LRU, LSTM, RNN, LanguageModel, ScoRNN, SequenceModel
+from eigenrnn import GRU, LRU, LSTM, NCGRU, RNN, LanguageModel, ScoRNN, SequenceModel
 from eigenrnn.constraints import DiagonalSegment, Rounded, Unconstrained
 from eigenrnn.export import rounded, to_c
 from eigenrnn.nonlinearities import NONLINEARITIES
@@ -176,6 +177,80 @@ def test_the_share_of_the_saturated_steps_is_that_of_the_rounded_matrices(tmp_pa
     assert 0 < description["saturated"]["layer0"] < 1
 
 
+SLOW = {
+    "relu": partial(GRU, nonlinearity="relu"),
+    "elu": partial(GRU, nonlinearity="elu"),
+    "softplus": partial(GRU, nonlinearity="softplus", reset_after=False),
+    "modrelu": NCGRU,
+}
+
+
+@pytest.mark.parametrize("kind", SLOW.values(), ids=SLOW)
+def test_a_candidate_beside_a_slow_gate_may_be_larger_than_all_states(kind, tmp_path, capfd):
+    layer = kind(M, 16, generator=torch.Generator().manual_seed(1)).eval()
+    with torch.no_grad():
+        layer.directions[0].gate_bias[16:] += 4.0 if layer.update_keeps else -4.0
+    flags = ["-fsanitize=undefined"]
+    found = assert_same_bits(layer, inputs(), tmp_path, "int16", flags=flags)
+    exact = outputs_of(layer, inputs())
+    assert np.abs(found - exact).max() < 2e-3 * np.abs(exact).max()
+    assert "runtime error" not in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [partial(RNN, nonlinearity="relu"), LRU, LSTM])
+def test_a_large_initial_state_widens_the_range_of_the_states(kind, tmp_path):
+    layer = kind(M, 8, trainable_h0=True, generator=torch.Generator().manual_seed(1)).eval()
+    cells = layer.directions[0].h0[-8:]  # of an LSTM, whose states have a range of their own
+    with torch.no_grad():
+        cells.fill_(5.0)
+    found = assert_same_bits(layer, inputs()[:3], tmp_path, "int16")
+    exact = outputs_of(layer, inputs()[:3])
+    assert np.abs(found - exact).max() < 2e-3 * np.abs(exact).max()
+
+
+@pytest.mark.parametrize("kind", [partial(RNN, nonlinearity="tanh"), LSTM])
+def test_an_initial_state_outside_the_range_of_tanh_needs_floats(kind, tmp_path):
+    layer = kind(M, N, trainable_h0=True).eval()
+    with torch.no_grad():
+        layer.directions[0].h0.fill_(2.0)
+    network = Network(layer, tmp_path, weights="int8", calibration=inputs())
+    assert "no form of an initial state of 2, outside the range." in network.text
+
+
+def test_a_layer_of_zeros_is_written_in_whole_numbers(tmp_path):
+    layer = RNN(M, N, nonlinearity="relu", constraint=Unconstrained, trainable_h0=True).eval()
+    with torch.no_grad():
+        for weight in layer.parameters():
+            weight.zero_()
+    assert_same_bits(layer, inputs(), tmp_path)
+
+
+def test_parametrized_weights_are_written_as_they_are(tmp_path):
+    layer = make("GRU")
+    nn.utils.parametrizations.weight_norm(layer.directions[0], "weight_ih")
+    assert_same_bits(layer, inputs(), tmp_path)
+
+
+@pytest.mark.parametrize("given", ["packed", "iterator"])
+def test_a_calibration_may_be_packed_or_an_iterator(given, tmp_path):
+    parts = [inputs(), inputs()[:5]]
+    expected = to_c(make("GRU"), tmp_path / "a.c", weights="int8", calibration=parts)
+    calibration = iter(parts)
+    if given == "packed":
+        calibration = pack_sequence(parts)
+    assert to_c(make("GRU"), tmp_path / "a.c", weights="int8", calibration=calibration) == expected
+
+
+def test_a_calibration_has_the_layout_of_the_layer(tmp_path):
+    x = inputs()[:, None] * torch.linspace(0.1, 3, 7)[:, None]  # sequences of several sizes
+    layer = make("RNN-two-layers")
+    file = tmp_path / "net.c"
+    expected = to_c(layer, file, weights="int8", calibration=x), file.read_text()
+    layer.batch_first = True
+    found = to_c(layer, file, weights="int8", calibration=x.transpose(0, 1)), file.read_text()
+    assert found == expected
+
+
 def test_a_tanh_of_one_does_not_saturate(tmp_path):
     layer = make("GRU")
     description = to_c(layer, tmp_path / "net.c", weights="int8", calibration=1e3 * inputs())
@@ -231,6 +306,8 @@ def test_what_has_no_form_in_whole_numbers_is_written_in_floats(name, reason, tm
         ({"weights": "int8", "calibration": torch.zeros(5, 1, M + 1)}, "calibration"),
         ({"weights": "int8", "calibration": []}, "calibration"),
         ({"weights": "int8", "calibration": torch.full((5, M), torch.nan)}, "finite"),
+        ({"weights": "int8", "calibration": 1e-6 * inputs()}, "pass scaling="),
+        ({"weights": "int8", "calibration": inputs().to(torch.complex64)}, "of real numbers"),
     ],
 )
 def test_a_calibration_that_does_not_fit_is_refused(options, message, tmp_path):
@@ -298,3 +375,16 @@ def test_a_set_that_rounds_keeps_its_matrix_in_16_bits(bits, tmp_path):
     W = Reference(layer, "int16", inputs()).values["layer0_W"]
     found = W.integers * W.scales[:, None] * 2.0 ** -(W.exponent + W.dropped)
     np.testing.assert_allclose(found, layer.weight_hh_l0.detach().numpy(), atol=1e-4)
+
+
+@pytest.mark.parametrize(
+    ("symbols", "message"),
+    [
+        ([0, 17], "from 0 to 16 .* got 0 to 17"),
+        ([-1, 3], "from 0 to 16 .* got -1 to 3"),
+        ([0.0, 1.5], "of integers, got torch.float32"),
+    ],
+)
+def test_symbols_that_the_network_does_not_know_are_refused(symbols, message, tmp_path):
+    with pytest.raises(ValueError, match=message):
+        to_c(language_model(True), tmp_path / "a.c", weights="int8", calibration=symbols)

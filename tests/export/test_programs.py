@@ -502,6 +502,25 @@ def test_a_model_in_double_precision_is_exported(tmp_path):
     assert description["largest_difference"] < 1e-12
 
 
+@pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16], ids=str)
+@pytest.mark.parametrize("kind", [GRU, URNN, LRU, partial(LeakyRNN, leak=0.01)])
+def test_a_model_in_16_bits_is_exported_with_its_states_in_32(kind, dtype, tmp_path):
+    layer = kind(M, N).to(dtype).eval()
+    description = export_model(layer, tmp_path / "layer.pt2")
+    assert description["largest_difference"] <= torch.finfo(dtype).eps
+    x = torch.randn(300, 2, M, generator=torch.Generator().manual_seed(0)).to(dtype)
+    program = torch.export.load(tmp_path / "layer.pt2").module()
+    outputs, *_ = program(x, torch.tensor([300, 300]))
+    eps = torch.finfo(dtype).eps
+    torch.testing.assert_close(outputs, layer(x)[0], rtol=eps, atol=eps)
+
+
+def test_a_model_in_half_precision_runs_in_onnxruntime(tmp_path):
+    description = export_model(GRU(M, N).half().eval(), tmp_path / "layer.onnx")
+    assert description["outputs"][0]["dtype"] == "float16"
+    assert description["largest_difference"] <= torch.finfo(torch.float16).eps
+
+
 def with_head(head):
     model = SequenceModel(RNN(M, N), 2).eval()
     model.head = head
@@ -516,6 +535,8 @@ def with_head(head):
         (SequenceModel(RNN(M, N), 2), "model.pt2", r"model.eval\(\)"),
         (nn.Linear(2, 2).eval(), "model.pt2", "torch.onnx.export"),
         (with_head(nn.Tanh()), "model.onnx", "a head that is a Linear, got Tanh"),
+        (GRU(M, N).bfloat16().eval(), "model.onnx", r"got some of bfloat16: model.float\(\)"),
+        (LeakyRNN(M, N, noise=0.1, noise_in_eval=True).eval(), "a.pt2", "no noise in evaluation"),
     ],
 )
 def test_what_cannot_be_exported_is_refused_with_the_way_that_works(

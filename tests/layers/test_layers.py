@@ -560,6 +560,28 @@ def test_a_frozen_16_bit_layer_computes_the_same(make):
 
 
 @each_named
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+def test_a_16_bit_layer_rounds_no_state_that_goes_on(make, dtype):
+    layer = make(M, N, generator=stream()).to(dtype)
+    x = normal(40, B, M).to(dtype)
+    exact = copy.deepcopy(layer).double()(x.double())[0]
+    # what is returned is rounded, and in some layers the inputs of a step
+    error = (layer(x)[0].double() - exact).norm() / exact.norm()
+    assert error < 2 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("given", [torch.float64, torch.int64, torch.complex64], ids=str)
+@each_named
+def test_under_autocast_inputs_of_more_than_32_bits_are_refused(make, given):
+    layer = make(M, N)
+    with (
+        torch.autocast("cpu", torch.bfloat16),
+        pytest.raises(TypeError, match=f"expected input of torch.float32.* got {given}"),
+    ):
+        layer(normal(T, B, M).to(given))
+
+
+@each_named
 def test_under_autocast_the_recurrence_and_its_matrix_stay_in_float32(make):
     layer, x = make(M, N, generator=stream()), normal(40, B, M).bfloat16().float()
     output, last = layer(x)

@@ -5,11 +5,13 @@
 
 import itertools
 from dataclasses import dataclass, field, replace
+from functools import partial
 
 import pytest
 import torch
 from recurrence_cases import BACKENDS, RECORDS, draw, exact, results_and_gradients, weight_of
 
+from eigenrnn import ops
 from eigenrnn.linalg import tol
 from eigenrnn.ops import compiled
 from kernel_testing import (
@@ -161,15 +163,17 @@ def test_the_biases_are_optional(kernel):
 
 @each_map
 @each_smooth
-def test_sixteen_bit_inputs_are_summed_in_float32(kernel, M):
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("backend", ["cpu", "reference"])
+def test_sixteen_bit_inputs_are_summed_in_float32(kernel, M, backend, dtype):
     shape = 63, 3, 33
-    tensors = kernel.draw(shape, torch.bfloat16, M)
-    options = kernel.options_of(shape)
-    got = kernel.evaluated(tensors, options)
-    assert all(found.dtype == torch.bfloat16 for found in got.values())
+    tensors = kernel.draw(shape, dtype, M)
+    run = partial(getattr(ops, kernel.kind), **kernel.options, backend=backend)
+    got = results_and_gradients(kernel.record, tensors, lambda leaves: run(**leaves))
+    assert all(found.dtype == dtype for found in got.values())
     # each result is rounded once, for any number of steps
-    bound = torch.finfo(torch.bfloat16).eps
-    assert_near(got, kernel.evaluated(exact(tensors), options, "reference"), bound)
+    expected = kernel.evaluated(exact(tensors), kernel.options_of(shape), "reference")
+    assert_near(got, expected, torch.finfo(dtype).eps)
 
 
 @pytest.mark.parametrize("sizes", [[3, 2, 2, 0], [3, 0, 0, 0], [3, 3, 3, 0]], ids=str)

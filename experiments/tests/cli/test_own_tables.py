@@ -1,10 +1,12 @@
 """The commands on tables of the user: `fit`, `predict` and `forecast`."""
 
+import datetime
 import gzip
 import io
 import os
 import pathlib
 import threading
+from decimal import Decimal
 
 import numpy as np
 import pandas as pd
@@ -79,6 +81,17 @@ def test_numbers_with_fractions_make_a_regressor(run):
     run(f"fit a.csv --target load {FIT.replace('note', 'note activity')}")
     assert load("model.pt").target_mean_.shape == ()
     assert "R2" in run("predict model.pt a.csv --out out.csv")
+
+
+def test_decimals_of_parquet_are_numbers_and_dates_no_answers(run):
+    table = readings()
+    table["load"] = table["load"].map(lambda value: Decimal(str(value)))
+    table["day"] = datetime.date(2026, 11, 30)
+    table.to_parquet("a.parquet")
+    line = f"fit a.parquet --target load {FIT.replace('note', 'note activity day')}"
+    assert "SequenceRegressor" in run(line)
+    said = run(line.replace("load", "day", 1).replace("activity day", "activity load"), fails=True)
+    assert "expected numbers or texts in column day, got date" in said
 
 
 WRONG = {

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import GRU, LSTM, RNN, Layer
+from eigenrnn.layers.leak import Leak
 from eigenrnn.torch_internals import hooks_of_call
 
 __all__ = ["Scaling", "check_no_hooks", "check_no_scaling", "checked_scaling", "with_our_layers"]
@@ -23,7 +24,9 @@ def checked_scaling(scaling: Scaling, M: int) -> tuple[Tensor, Tensor]:
     Raises:
         ValueError: If there are not M of each, one is not finite, or a deviation not positive.
     """
-    mean, deviation = [torch.tensor(each, dtype=torch.double) for each in scaling]
+    if len(scaling) != 2:
+        raise ValueError(f"expected scaling to be means and deviations, got {scaling}")
+    mean, deviation = [torch.as_tensor(each, dtype=torch.double) for each in scaling]
     is_usable = mean.isfinite().all() and deviation.isfinite().all() and (deviation > 0).all()
     if mean.shape != (M,) or deviation.shape != (M,) or not is_usable:
         raise ValueError(
@@ -59,11 +62,16 @@ def with_our_layers(model: Any) -> Any:
     """Return a copy of a layer or a model in which our layers replace torch's.
 
     Raises:
-        ValueError: If a layer of torch has a hook, which would be lost.
+        ValueError: If a layer of torch has a hook, which would be lost, or one draws noise.
     """
     for name, layer in model.named_modules():
         if isinstance(layer, nn.RNNBase):
             check_no_hooks(name, layer)
+        if isinstance(layer, Leak) and layer.is_noisy:
+            raise ValueError(
+                "expected no noise in evaluation, got noise_in_eval=True: an exported network "
+                "draws none"
+            )
     model = copy.deepcopy(model)
     if isinstance(model, nn.RNNBase):
         return _ours(model)

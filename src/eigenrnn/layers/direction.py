@@ -195,13 +195,13 @@ class AbstractDirection(nn.Module, ABC):
         return self._compute_matrices() if frozen is None else frozen
 
     def _cast(self, W: Tensor) -> Tensor:
-        """Cast the recurrent matrices to the precision of the other weights.
+        """Cast the recurrent matrices to the precision of the other weights, in 32 bits or more.
 
-        Complex matrices stay in complex64 or better, because torch has no 16-bit complex kernels.
+        In 16 bits an orthogonal matrix would not be orthogonal any more.
         """
-        dtype = self.weight_ih.dtype
+        dtype = at_least_float32(self.weight_ih.dtype)
         if W.is_complex():
-            dtype = _COMPLEX[at_least_float32(dtype)]
+            dtype = _COMPLEX[dtype]
         if W.dtype == dtype:
             return W
         return W.to(dtype)

@@ -16,7 +16,7 @@ from eigenrnn.layers.stacked import LikeTorch
 from eigenrnn.linalg import at_least_float32, complex_to_halves
 from eigenrnn.nonlinearities import nonlinearity as look_up
 from eigenrnn.ops import elman
-from eigenrnn.ops.arguments import Options
+from eigenrnn.ops.arguments import Options, to_float32
 from eigenrnn.ops.compiled import activation, make_stepper
 from eigenrnn.ops.dispatch import exports_scan
 from eigenrnn.ops.elman import BACKENDS, ElmanOperands
@@ -117,8 +117,8 @@ class RNNDirection(AbstractDirection):
                 elif zoneout is not None:
                     options = options._replace(rate=zoneout)
                 lengths = cast("Tensor | None", batch_sizes)
-                h, last = export_complex_elman(operands, options, lengths)
-                return h[..., : self.output_size], last
+                h, last = export_complex_elman(to_float32(operands), options, lengths)
+                return h[..., : self.output_size].to(weight.dtype), last.to(weight.dtype)
             # the states are in complex64 or better, see `_cast`
             x = x.to(at_least_float32(x.dtype))
             h0 = _as_complex(h0)

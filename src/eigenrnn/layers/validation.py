@@ -8,6 +8,7 @@ import torch
 from torch import Tensor
 
 from eigenrnn.errors import check_positive_integer
+from eigenrnn.linalg import at_least_float32
 from eigenrnn.tracing import are_plain, autocasts, check_dense, jit_traces
 
 __all__ = [
@@ -78,8 +79,14 @@ def check_input(x: object, input_size: int, weight: Tensor) -> None:
     dtype = weight.dtype
     if dtype.is_complex:
         raise TypeError(f"expected weights of a real type, also of complex layers, got {dtype}")
-    if x.dtype != dtype and not autocasts(x.device.type):
+    if x.dtype != dtype and not _is_cast(x, dtype):
         raise TypeError(f"expected input of {dtype}, the dtype of the weights, got {x.dtype}")
+
+
+def _is_cast(tensor: Tensor, dtype: torch.dtype) -> bool:
+    """Whether autocast is on and casts a tensor to a dtype, as it does up to 32 bits."""
+    same = at_least_float32(tensor.dtype) == at_least_float32(dtype)
+    return same and autocasts(tensor.device.type)
 
 
 def check_step(x_t: object) -> None:
@@ -126,7 +133,7 @@ def check_h0(h0: object, shape: tuple[int, ...], dtype: torch.dtype) -> None:
     check_dense({"the initial states": h0})
     if h0.shape != shape:
         raise ValueError(f"expected initial states of shape {shape}, got {tuple(h0.shape)}")
-    if h0.dtype != dtype and not autocasts(h0.device.type):
+    if h0.dtype != dtype and not _is_cast(h0, dtype):
         raise TypeError(
             f"expected initial states of {dtype}, the dtype of the weights, got {h0.dtype}"
         )

@@ -91,7 +91,7 @@ def map_tensors(f: Callable[[Tensor], Tensor], operands: _Operands) -> _Operands
     return operands._make([None if tensor is None else f(tensor) for tensor in operands])
 
 
-_SIXTEEN_BITS = frozenset({torch.float16, torch.bfloat16})
+SIXTEEN_BITS = frozenset({torch.float16, torch.bfloat16})
 
 
 def to_float32(operands: _Operands) -> _Operands:
@@ -100,7 +100,7 @@ def to_float32(operands: _Operands) -> _Operands:
 
 
 def _to_float32(tensor: Tensor) -> Tensor:
-    if tensor.dtype in _SIXTEEN_BITS:
+    if tensor.dtype in SIXTEEN_BITS:
         return tensor.float()
     return tensor  # masks, and numbers of 32 bits or more
 
@@ -115,7 +115,7 @@ def steps_in(dtype: torch.dtype, operands: Any) -> Any:
         return to_float32(operands)
     x: Tensor = operands.x
     operands = to_float32(operands._replace(x=None))
-    is_narrow = x.dtype in _SIXTEEN_BITS or x.dtype == torch.float32
+    is_narrow = x.dtype in SIXTEEN_BITS or x.dtype == torch.float32
     if operands.W.dtype != torch.float32 or not is_narrow or is_exporting():
         return operands._replace(x=_to_float32(x))
     return operands._replace(x=x.to(dtype))
@@ -124,7 +124,7 @@ def steps_in(dtype: torch.dtype, operands: Any) -> Any:
 def is_mixed(operands: Any) -> bool:
     """Whether x has 16 bits beside weights in float32, as `steps_in` returns them."""
     W: Tensor | None = getattr(operands, "W", None)  # not all recurrences multiply by a matrix
-    return W is not None and W.dtype == torch.float32 and operands.x.dtype in _SIXTEEN_BITS
+    return W is not None and W.dtype == torch.float32 and operands.x.dtype in SIXTEEN_BITS
 
 
 def dtype_of(operands: Any) -> torch.dtype:

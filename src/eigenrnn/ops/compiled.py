@@ -12,11 +12,9 @@ from torch import Tensor
 from eigenrnn.kernels import has_threads, kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import (
-    dtype_of,
     features_of,
     is_mixed,
     needs_gradient,
-    steps_in,
 )
 from eigenrnn.ops.dispatch import Backend, Call
 from eigenrnn.ops.operators import Named, Operator
@@ -109,12 +107,6 @@ class CompiledBackend(Backend):
         return reason
 
     def run(self, operands: Any, options: Any) -> tuple[Tensor, ...]:
-        x: Tensor = operands[0]
-        if dtype_of(operands).itemsize == 2:  # the states of many steps need more than 8 bits
-            h, *last = self.run_mixed(steps_in(x.dtype, operands), options)
-            states = [getattr(operands, name) for name in self.operator.recurrence.states]
-            pairs = zip(last, states, strict=True)
-            return h.to(x.dtype), *(each.to(state.dtype) for each, state in pairs)
         U: Tensor | None = getattr(operands, "U", None)
         if U is not None and U.shape[1] == 0:  # the kernels take M = 0 for no input map
             operands = operands._replace(x=F.pad(operands.x, (0, 1)), U=F.pad(U, (0, 1)))

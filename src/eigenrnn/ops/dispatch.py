@@ -11,6 +11,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from eigenrnn.linalg import at_least_float32
 from eigenrnn.ops.arguments import is_mixed
 from eigenrnn.ops.recurrence import Recurrence
 from eigenrnn.tracing import is_dual, is_exporting, is_exporting_to_onnx, under_transform
@@ -29,7 +30,7 @@ __all__ = [
     "use_backend",
 ]
 
-REAL = frozenset({torch.float16, torch.bfloat16, torch.float32, torch.float64})
+REAL = frozenset({torch.float32, torch.float64})
 """The real dtypes that a recurrence in plain torch operations supports."""
 
 COMPLEX = frozenset({torch.complex64, torch.complex128})
@@ -94,7 +95,7 @@ class Backend(ABC):
     """A few words for the list of backends."""
 
     dtypes: frozenset[torch.dtype]
-    """The supported dtypes."""
+    """The supported dtypes. Numbers of 16 bits are computed as if in float32."""
 
     features: frozenset[str] = frozenset()
     """The optional features that it computes: ``"layer_norm"``, ``"zoneout"``, ``"leak"``."""
@@ -147,7 +148,7 @@ class Backend(ABC):
         reason = self.unavailable()
         if reason is not None:
             return reason
-        if call.dtype not in self.dtypes:
+        if at_least_float32(call.dtype) not in self.dtypes:  # see `Entry`
             return f"it has no kernels for {call.dtype}"
         lacking = [feature for feature in call.features if feature not in self.features]
         if lacking:

@@ -9,9 +9,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from eigenrnn.ops.arguments import (
+    SIXTEEN_BITS,
     check_batch_sizes,
     dtype_of,
     features_of,
+    is_mixed,
     lengths_of,
     steps_in,
 )
@@ -73,7 +75,7 @@ class Entry:
         self.backends = backends
         self.operator = operator
         dtypes = [backend.dtypes for backend in backends.values()]
-        self._dtypes = frozenset[torch.dtype]().union(*dtypes)
+        self._dtypes = SIXTEEN_BITS.union(*dtypes)
         self._check = check
         self._export = export
         self._nonlinearity = nonlinearity
@@ -106,11 +108,25 @@ class Entry:
         # autocast may compute the head in 16 bits, and exporters know its operation
         if V is not None and (autocast or exports_scan(backend)):
             return self._with_separate_head(self, operands, options, backend)
+        if not autocast and operands[0].dtype in SIXTEEN_BITS:
+            return self._run_in_float32(operands, options, backend)
         if not autocast:
             return self._run(operands, options, backend, False)
         operands = self._narrow(torch.get_autocast_dtype(device), operands)
         with torch.autocast(device, enabled=False):
             return self._run(operands, options, backend, True)
+
+    def _run_in_float32(self, operands: Any, options: Any, backend: str | None) -> _Results:
+        """Return results of 16 bits, as under autocast: states of many steps need more than 8."""
+        self.recurrence.check_dtypes(self._dtypes, operands)
+        operands = self.recurrence.with_initial_states(operands)
+        dtype: torch.dtype = operands[0].dtype
+        of_states = [getattr(operands, name).dtype for name in self.recurrence.states]
+        results: Any = self._run(steps_in(dtype, operands), options, backend, True)
+        pairs = zip(results, (dtype, *of_states), strict=True)
+        # an LRU with `last_only` returns None for its outputs
+        narrow: Any = (each if each is None else each.to(dtype) for each, dtype in pairs)
+        return tuple(narrow)
 
     def _run(self, operands: Any, options: Any, backend: str | None, autocast: bool) -> _Results:
         operands = self.recurrence.with_initial_states(operands)
@@ -132,11 +148,15 @@ class Entry:
             dtype=dtype_of(operands),
         )
         chosen = choose(self.backends, call, backend)
-        operands = self._fit(chosen, operands, options)
+        fitted = self._fit(chosen, operands, options)
         V: Tensor | None = getattr(operands, "V", None)
         if V is not None and not chosen.fuses_head(V):
-            return self._with_separate_head(chosen.run_mixed, operands, options)
-        return chosen.run_mixed(operands, options)
+            return self._with_separate_head(chosen.run_mixed, fitted, options)
+        results = chosen.run_mixed(fitted, options)
+        if fitted is operands or not is_mixed(operands):
+            return results
+        h, *last = results
+        return h.to(operands.x.dtype), *last
 
     def _with_separate_head(
         self, run: Callable[..., _Results], operands: Any, options: Any, *arguments: Any

@@ -297,10 +297,10 @@ class Recurrence:
                     f"expected {name} on {device}, where {first} is, got {tensor.device}"
                 )
             wanted = expected
-            if name == "bias" and W is not None:  # of modReLU, which is added to a modulus
+            if name == "bias" and W is not None and W.is_complex():  # it is added to a modulus
                 wanted = W.real.dtype
-            elif name in self.wide:
-                wanted = at_least_float32(wanted)
+            elif name in self.wide or (name == "W" and tensor.dtype == torch.float32):
+                wanted = at_least_float32(wanted)  # W of a layer in 16 bits has 32
             if tensor.dtype != wanted:
                 raise TypeError(
                     f"expected {name} of {wanted} to go with {first}, got {tensor.dtype}"

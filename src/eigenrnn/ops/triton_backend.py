@@ -43,7 +43,7 @@ class TritonBackend(Backend):
     name = "triton"
     description = "Triton kernels on NVIDIA GPUs, with W in the registers of one multiprocessor"
     # sums and states are in float32
-    dtypes = frozenset({torch.float32, torch.float16, torch.bfloat16})
+    dtypes = frozenset({torch.float32})
 
     unmeasured = frozenset({"leak", "resets", "zoneout"})
     """Features that the kernels compute, and whose time on a GPU is not known yet."""

@@ -60,7 +60,7 @@ def fit(
         "ignore": [*ignore],
     }
     _, X, parts = sequences_of(table, names)
-    y = _one_of_each(parts, target)
+    y = _answers(parts, target)
     groups: Any = None
     if group is not None:
         groups = _one_of_each(parts, group)
@@ -83,6 +83,21 @@ def fit(
     estimator.save(out)
     say(f"{estimator!r} on {len(X)} sequences, in {out}")
     return 0
+
+
+def _answers(parts: list[Any], name: str) -> Any:
+    """Return the answer of each sequence, as numbers or texts.
+
+    Raises:
+        ValueError: If a sequence has several, or none, or they are neither.
+    """
+    y = _one_of_each(parts, name)
+    kind = pd.api.types.infer_dtype(y)
+    if kind == "decimal":  # as Parquet files of databases have them
+        return y.astype(float)
+    if kind not in ("string", "integer", "boolean", "floating", "categorical"):
+        raise ValueError(f"expected numbers or texts in column {name}, got {kind}")
+    return y
 
 
 def _one_of_each(parts: list[Any], name: str) -> Any:

@@ -10,14 +10,8 @@ __all__ = ["elman", "formula"]
 
 
 def elman(direction: RNNDirection, name: str, source: Source) -> Layer:
-    """Write the step of an `RNN`; complex states are real parts followed by imaginary ones.
-
-    Raises:
-        ValueError: If the layer draws noise in evaluation.
-    """
+    """Write the step of an `RNN`; complex states are real parts followed by imaginary ones."""
     leak = direction.leak
-    if leak is not None and leak.is_noisy:
-        raise ValueError("expected no noise in evaluation, got noise_in_eval=True: C draws none")
     S = direction.state_size
     N = direction.hidden_size
     h = f"state->{name}_h"

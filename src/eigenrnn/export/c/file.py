@@ -10,6 +10,7 @@ from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor, nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from eigenrnn import __version__
 from eigenrnn.constraints import Constraint
@@ -72,8 +73,9 @@ def to_c(
     and the recurrent matrices are `rounded`. A network computes the same bits on every machine.
     States that are not bounded get the range that they have in the calibration, and a quarter
     more; what exceeds it saturates. The cell of an LSTM and the state of an LRU have 32 bits. What
-    has no such form (complex states, LayerNorm, zoneout, a leak, residual stacks, `MinGRU` and the
-    delta layers) is written as without `calibration`, and the file says why.
+    has no such form (complex states, LayerNorm, zoneout, a leak, an initial state of a tanh layer
+    above one, residual stacks, `MinGRU` and the delta layers) is written as without `calibration`,
+    and the file says why.
 
     Args:
         model: An `RNN`, `GRU`, `LSTM`, `LRU`, `MinGRU`, `DeltaNet` or a layer named after a paper
@@ -86,10 +88,11 @@ def to_c(
             (input - mean) / deviation. That of an estimator is its own.
         weights: The numbers of the matrices.
         calibration: Sequences as long as those that the network will process, as it gets them:
-            a tensor, or several tensors of different lengths.
+            a tensor, or several tensors of different lengths, as a list, an iterator or packed.
     Shape:
-        calibration: :math:`(T, B, M)` or :math:`(T, M)`; of symbols :math:`(T, B)` or
-            :math:`(T,)`. Each of several is without B.
+        calibration: :math:`(T, B, M)` or :math:`(T, M)`; :math:`(B, T, M)` for a layer with
+            `batch_first` and for an estimator; of symbols :math:`(T, B)` or :math:`(T,)`. Each of
+            several is without B.
     Returns:
         What was written: the ``arithmetic``, the ``multiply_adds`` of a step, the bytes of
         ``constants``, ``state`` and ``local_arrays``, and the share of the ``saturated`` steps of
@@ -408,7 +411,9 @@ def _integers(
     width = layers[0].input_size
     if around is not None:
         width = len(around.mean)
-    x, is_valid = padded_sequences(calibration, width)
+    # X of an estimator has the sequences first
+    batch_first = around is not None or getattr(layers[0], "batch_first", False)
+    x, is_valid = padded_sequences(calibration, width, batch_first=batch_first)
     if around is not None:
         x = around.prepared(x)
     elif scaling is not None:
@@ -445,7 +450,8 @@ def _layers(layers: list[Any], source: Source) -> list[Layer]:
             continue
         for direction in directions_of(layer):
             name = f"layer{len(written)}"
-            written.append(TEMPLATES[type(direction)](direction, name, source).named(name))
+            write = TEMPLATES[type_before_parametrizations(direction)]
+            written.append(write(direction, name, source).named(name))
     return written
 
 

@@ -4,6 +4,7 @@ from typing import Any, cast
 
 import torch
 from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from eigenrnn.export.c.source import Array, Layer, Source, layer_norm, loop
 from eigenrnn.export.c.templates import TEMPLATES, directions_of
@@ -37,7 +38,7 @@ def _block(block: Any, name: str, source: Source) -> Layer:
     h = "u"
     for k, direction in enumerate(directions_of(block.layer)):
         layer_name = f"{name}_layer{k}"
-        layer = TEMPLATES[type(direction)](direction, layer_name, source)
+        layer = TEMPLATES[type_before_parametrizations(direction)](direction, layer_name, source)
         inner.append(layer.named(layer_name))
         local_arrays[f"h{k}"] = layer.output_size
         body.append(f"{layer_name}(state, {h}, h{k});")

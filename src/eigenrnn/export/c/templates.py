@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from torch import nn
+from torch.nn.utils.parametrize import type_before_parametrizations
 
 from eigenrnn.export.c.delta import delta
 from eigenrnn.export.c.elman import elman
@@ -43,7 +44,8 @@ def directions_of(layer: Any) -> list[nn.Module]:
     if layer.bidirectional:
         raise ValueError(f"expected a layer of one direction, got {name} with bidirectional=True")
     directions = list(layer.all_directions())
-    unknown = [type(each).__name__ for each in directions if type(each) not in TEMPLATES]
+    kinds = map(type_before_parametrizations, directions)
+    unknown = [kind.__name__ for kind in kinds if kind not in TEMPLATES]
     if unknown:
         raise ValueError(f"expected a layer with a template in C, got {name} ({unknown[0]})")
     return directions

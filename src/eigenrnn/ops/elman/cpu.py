@@ -1,6 +1,5 @@
 """The Elman recurrence in the compiled kernels of csrc/, as torch operators."""
 
-import torch
 from torch import Tensor
 
 from eigenrnn.linalg import pairs_to_complex
@@ -68,7 +67,7 @@ elman_cpu_norm_zoneout = compiled_operator(
 class ElmanCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps inputs and outputs."""
 
-    dtypes = (REAL | COMPLEX) - {torch.float16}
+    dtypes = REAL | COMPLEX
     features = ELMAN.features
     multiplies_by_tiles = True
     operator = elman_cpu

@@ -1,6 +1,5 @@
 """The gated recurrence in the compiled kernels of csrc/, as torch operators."""
 
-import torch
 from torch import Tensor
 
 from eigenrnn.ops.arguments import EXTRAS
@@ -34,7 +33,7 @@ gru_cpu_norm_zoneout = compiled_operator("gru_cpu_norm_zoneout", GRU, _allocate,
 class GRUCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
-    dtypes = REAL - {torch.float16}
+    dtypes = REAL
     features = GRU.features
     multiplies_by_tiles = True
     operator = gru_cpu

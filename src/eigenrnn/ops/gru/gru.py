@@ -183,7 +183,8 @@ def _keep_by_gate(backend: Backend, operands: GRUOperands, options: GRUOptions) 
     """
     if operands.mask is None or "zoneout" in backend.features:
         return operands
-    x = without_padding(operands.x, options.batch_sizes)
+    # x may have 16 bits beside weights in float32
+    x = without_padding(operands.x.to(operands.W.dtype), options.batch_sizes)
     x_r, x_u, x_c = map_inputs(x, operands.U, operands.c).chunk(3, dim=2)
     # not infinity: backend `torch` multiplies mapped inputs by an identity, whose zeros times
     # infinity are NaN

@@ -58,6 +58,6 @@ linear_cpu = compiled_operator(
 class LinearCPU(CompiledBackend):
     """All steps of each unit in one kernel."""
 
-    dtypes = DTYPES - {torch.float16}
+    dtypes = DTYPES
     features = LINEAR.features
     operator = linear_cpu

@@ -1,6 +1,5 @@
 """The LSTM in the compiled kernels of csrc/, as torch operators."""
 
-import torch
 from torch import Tensor
 
 from eigenrnn.ops.compiled import (
@@ -32,7 +31,7 @@ lstm_cpu = compiled_operator("lstm_cpu", LSTM, _allocate, saved=("saved",), has_
 class LSTMCPU(CompiledBackend):
     """All steps of each sequence in one kernel, which also maps the inputs."""
 
-    dtypes = REAL - {torch.float16}
+    dtypes = REAL
     features = LSTM.features
     multiplies_by_tiles = True
     operator = lstm_cpu

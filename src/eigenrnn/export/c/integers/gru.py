@@ -3,7 +3,7 @@
 import torch
 
 from eigenrnn.export.c.integers.direction import IntegerLayer, RoundedDirection
-from eigenrnn.export.c.integers.nonlinearity import call, state_places
+from eigenrnn.export.c.integers.nonlinearity import BOUNDED, call, state_places
 from eigenrnn.export.c.integers.source import (
     IntegerSource,
     UnsupportedError,
@@ -95,14 +95,24 @@ def gru(
     taken = "(32768 - u)"
     if not direction.update_keeps:
         kept, taken = taken, kept
-    candidate = f"saturated({call(f, argument, bias, places, to, source)})"
+    candidate = call(f, argument, bias, places, to, source)
+    if f in BOUNDED:
+        last = [
+            f"const int32_t sum = {kept} * {h.name}[i] + {taken} * saturated({candidate});",
+            f"{h.name}[i] = (int16_t)((sum + 16384) >> 15);",
+        ]
+    else:  # beside a slow gate, it may be larger than all states
+        last = [
+            f"const int64_t candidate = {candidate};",
+            f"const int64_t sum = (int64_t){kept} * {h.name}[i] + {taken} * candidate;",
+            f"{h.name}[i] = saturated((int32_t)((sum + 16384) >> 15));",
+        ]
     body.append(
         loop(
             N,
             *first,
             f"const int32_t u = sigmoid_of_integer(z[i + {N}], {places});",
-            f"const int32_t sum = {kept} * {h.name}[i] + {taken} * {candidate};",
-            f"{h.name}[i] = (int16_t)((sum + 16384) >> 15);",
+            *last,
         )
     )
     source.values[f"{name}_places"] = {"z": places, "h": to}

@@ -1,14 +1,16 @@
 """A network in whole numbers: its calibration, its layers and its head."""
 
 import copy
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
-from torch.nn.utils.rnn import pad_sequence
+from torch.nn.utils.parametrize import type_before_parametrizations
+from torch.nn.utils.rnn import PackedSequence, pad_sequence, unpack_sequence
 
 from eigenrnn.constraints import Constraint, Rounded
 from eigenrnn.constraints.whole_numbers import WholeNumbers
@@ -44,6 +46,8 @@ TEMPLATES: Mapping[type, Callable[[Any, str, IntegerSource, Vector], IntegerLaye
     LRUDirection: lru,
 }
 """By the class of a direction."""
+
+_LEAST_INPUT = 2.0**-17
 
 
 @dataclass(frozen=True)
@@ -94,15 +98,27 @@ def integer_network(
     """Write layers and a head, in double precision, for inputs such as x.
 
     Raises:
-        ValueError: If an input is not finite.
+        ValueError: If an input is not finite, all are too small for units of 2^-24, or a symbol
+            is unknown.
         UnsupportedError: If a part has no form in whole numbers.
     """
     if not x[is_valid].isfinite().all():
         raise ValueError("expected a finite calibration, got NaN or infinity")
     local_arrays: list[Array] = []
     step: list[str] = []
-    vector = Vector("input", x.shape[-1], places_for(float(x[is_valid].abs().max())))
+    largest_input = float(x[is_valid].abs().max())
+    vector = Vector("input", x.shape[-1], places_for(largest_input))
+    if embedding is None and 0 < largest_input < _LEAST_INPUT:
+        raise ValueError(
+            f"expected inputs of at least {_LEAST_INPUT} in the calibration, whose largest has 7 "
+            f"bits, got {largest_input:.3g}: pass scaling="
+        )
     if embedding is not None:
+        if x.min() < 0 or x.max() >= len(embedding):
+            raise ValueError(
+                f"expected symbols from 0 to {len(embedding) - 1} in the calibration, got "
+                f"{int(x.min())} to {int(x.max())}"
+            )
         x = embedding[x]
         vector = Vector("x", x.shape[-1], places_for(float(embedding.abs().max())))
         local_arrays.append(Array(vector.name, vector.size, kind="int16"))
@@ -115,7 +131,9 @@ def integer_network(
         matrices = rounded_matrices(direction, source.bits)
         run = _run(direction, x)
         largest = {part: float(size[is_valid].max()) for part, size in run.sizes.items()}
-        found = TEMPLATES[type(direction)](
+        for part, values in _parts(direction, direction.initial_state(1)).items():
+            largest[part] = max(largest[part], float(values.abs().max()))
+        found = TEMPLATES[type_before_parametrizations(direction)](
             RoundedDirection(direction, matrices, largest), name, source, vector
         )
         arguments = f"state, {vector.name}"
@@ -176,36 +194,61 @@ def integer_network(
 def padded_sequences(
     calibration: Any,
     M: int | None,
+    *,
+    batch_first: bool = False,
 ) -> tuple[Tensor, Tensor]:
     """Return sequences of M inputs, or of symbols, of one length, and which steps are theirs.
 
+    Args:
+        calibration: The sequences: one tensor, or several tensors.
+        M: The number of inputs; None for symbols.
+        batch_first: Whether one tensor has the axis of the sequences first.
     Returns:
         The sequences (T, B, M), or (T, B), and the truth values (T, B).
     Raises:
-        ValueError: If their shape does not fit, or there are none.
+        ValueError: If their shape or their dtype does not fit, or there are none.
     """
-    axes = "(T, B)" if M is None else f"(T, B, {M})"
-    sequences: Any = calibration
-    if not isinstance(calibration, list | tuple):
+    of_step = () if M is None else (M,)
+    several = _several(calibration)
+    if several is None:
         values = torch.as_tensor(calibration)
-        dimensions = 1 if M is None else 2
-        if values.dim() == dimensions:
-            values = values.unsqueeze(1)
-        if values.dim() != dimensions + 1 or 0 in values.shape:
-            raise ValueError(f"expected a calibration of shape {axes}, got {tuple(values.shape)}")
-        sequences = list(values.unbind(1))
-    if not sequences:
+        if values.dim() == 1 + len(of_step):
+            values = values.unsqueeze(0 if batch_first else 1)
+        if values.dim() != 2 + len(of_step) or 0 in values.shape:
+            axes = ", ".join(["B, T" if batch_first else "T, B", *map(str, of_step)])
+            shape = tuple(values.shape)
+            raise ValueError(f"expected a calibration of shape ({axes}), got {shape}")
+        several = list(values.unbind(0 if batch_first else 1))
+    if not several:
         raise ValueError("expected sequences for the calibration, got none")
-    tensors = [torch.as_tensor(each).cpu() for each in sequences]
+    tensors = [torch.as_tensor(each).cpu() for each in several]
     shapes = {tuple(each.shape[1:]) for each in tensors}
-    if shapes != {() if M is None else (M,)}:
-        raise ValueError(f"expected a calibration of shape {axes}, got entries {shapes}")
+    if shapes != {of_step}:
+        axes = ", ".join(["T", *map(str, of_step)])
+        raise ValueError(
+            f"expected a calibration of sequences ({axes}), got steps of shapes {shapes}"
+        )
     x = pad_sequence(tensors)
+    if x.is_complex() or (M is None and (x.is_floating_point() or x.dtype == torch.bool)):
+        kind = "integers" if M is None else "real numbers"
+        raise ValueError(f"expected a calibration of {kind}, got {x.dtype}")
     lengths = torch.tensor([len(each) for each in tensors])
     is_valid = torch.arange(len(x))[:, None] < lengths
     if M is None:
         return x.long(), is_valid
     return x.double(), is_valid
+
+
+def _several(calibration: Any) -> list[Any] | None:
+    """Return the sequences of a calibration; None if it is one tensor, or numbers in lists."""
+    if isinstance(calibration, PackedSequence):
+        return unpack_sequence(calibration)
+    if isinstance(calibration, Iterator):
+        return list(cast("Iterator[Any]", calibration))
+    if not isinstance(calibration, list | tuple):
+        return None
+    sequences = list(cast("Sequence[Any]", calibration))
+    return None if sequences and np.ndim(sequences[0]) == 0 else sequences
 
 
 def _directions(layers: Sequence[Any]) -> list[Any]:
@@ -219,7 +262,7 @@ def _directions(layers: Sequence[Any]) -> list[Any]:
         if isinstance(layer, ResidualStack):
             raise UnsupportedError("a ResidualStack")
         for direction in directions_of(layer):
-            if type(direction) not in TEMPLATES:
+            if type_before_parametrizations(direction) not in TEMPLATES:
                 raise UnsupportedError(f"a {type(layer).__name__}")
             directions.append(direction)
     return directions
@@ -283,19 +326,26 @@ def _run(
 ) -> _Run:
     """Run a layer step by step, so that its states are seen."""
     state = direction.initial_state(x.shape[1])
-    N = direction.hidden_size
     outputs: list[Tensor] = []
     sizes: dict[str, list[Tensor]] = {"state": [], "cell": [], "output": []}
     for x_t in x:
         y, state = direction(x_t[None], state)
-        parts = {"state": state, "output": y[0]}
-        if "cell" in direction.state_blocks():
-            parts |= {"state": state[:, :N], "cell": state[:, N:]}
-        for part, values in parts.items():
+        for part, values in {"output": y[0], **_parts(direction, state)}.items():
             sizes[part].append(values.abs().amax(-1))
         outputs.append(y[0])
     stacked = {part: torch.stack(size) for part, size in sizes.items() if size}
     return _Run(torch.stack(outputs), stacked)
+
+
+def _parts(
+    direction: AbstractDirection,
+    state: Tensor,  # (B, S)
+) -> dict[str, Tensor]:
+    """Return the parts of a state by name."""
+    if "cell" not in direction.state_blocks():
+        return {"state": state}
+    h, cell = state.split(direction.hidden_size, -1)
+    return {"state": h, "cell": cell}
 
 
 def _share(

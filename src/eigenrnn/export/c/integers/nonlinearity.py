@@ -5,9 +5,9 @@ from collections.abc import Callable
 from eigenrnn.export.c.integers.source import IntegerSource, UnsupportedError
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 
-__all__ = ["call", "state_places"]
+__all__ = ["BOUNDED", "call", "state_places"]
 
-_BOUNDED = ("tanh", "retanh")  # in size by one: values have 15 places
+BOUNDED = ("tanh", "retanh")  # in size by one: values have 15 places
 _OF_TANH = ("elu", "softplus")  # values have at most 15 places
 
 
@@ -24,7 +24,7 @@ def state_places(
     Raises:
         UnsupportedError: If the recurrent weights are too large.
     """
-    if name in _BOUNDED:
+    if name in BOUNDED:
         return 15, places_of_sum(15)
     places = calibrated
     if name in _OF_TANH:

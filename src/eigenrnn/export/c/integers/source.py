@@ -151,7 +151,8 @@ def places_of_sum(terms: Sequence[Term], biases: Sequence[Tensor | None] = ()) -
         # each product is rounded
         places = min(places, math.floor(math.log2(_MOST / most * 0.999)))
     for term in terms:
-        places = min(places, term.places + term.exponent - 32)
+        if term.most > 0:
+            places = min(places, term.places + term.exponent - 32)
     return places
 
 
@@ -212,11 +213,18 @@ class IntegerSource(Source):
     def state(
         self, name: str, comment: str, size: int, h0: Tensor | None, places: int, bits: int = 16
     ) -> Array:
-        """Return a member of the state, whose initial numbers are saturated."""
+        """Return a member of the state.
+
+        Raises:
+            UnsupportedError: If an initial number is too large for it.
+        """
         initial = None
         if h0 is not None:
             largest = LARGEST if bits == 16 else 2**30
             exact = h0.detach().cpu().double() * 2.0**places
+            if exact.abs().max() > largest + 1:  # 1 is cut to 1 - 2^-15, which is rounding
+                reached = float(h0.detach().abs().max())
+                raise UnsupportedError(f"an initial state of {reached:.3g}, outside the range")
             initial = exact.round().clamp(-largest, largest).long()
         unit = f"{comment} in units of 2^-{places}"
         return Array(name, size, unit, initial, f"int{bits}")
