@@ -547,3 +547,24 @@ def test_a_signal_in_the_final_evaluation_ends_the_command(eigenrnn, monkeypatch
     assert len(sent) == 1, "one run"
     assert "--resume" in done.err
     assert eigenrnn(f"{line} --resume").status == 0
+
+
+ENDLESS = """
+from eigenrnn_experiments.cli import commands
+
+def endless() -> int:
+    while True:
+        print("a line")
+
+commands.function_of = lambda name: endless
+raise SystemExit(commands.run(["list"]))
+"""
+
+
+def test_output_that_nobody_reads_any_more_is_no_error():
+    command = [sys.executable, "-c", ENDLESS]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE) as process:
+        process.stdout.readline()
+        process.stdout.close()  # as `head -1` does
+        assert process.wait() == 128 + signal.SIGPIPE
+        assert process.stderr.read() == b""

@@ -10,6 +10,7 @@ from importlib import import_module
 from io import TextIOWrapper
 from itertools import pairwise
 from pkgutil import resolve_name
+from signal import SIGPIPE
 from typing import Any, cast, get_args, get_origin
 
 import docstring_parser
@@ -62,7 +63,12 @@ def run(arguments: list[str], **passed: Any) -> int:
             stream.reconfigure(errors="backslashreplace")  # a terminal may know ASCII only
     try:
         function = function_of(command)
-        return function(**arguments_of(parser_of(function), words), **passed)
+        status = function(**arguments_of(parser_of(function), words), **passed)
+        sys.stdout.flush()
+        return status
+    except BrokenPipeError:  # who reads the output, such as `head`, has ended
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return SIGNALLED + SIGPIPE
     except StoppedError as stopped:
         _print_error(str(stopped))
         return SIGNALLED + stopped.signal
