@@ -24,7 +24,6 @@ __all__ = [
     "known_ahead",
     "read",
     "split",
-    "step_of_numbers",
 ]
 
 
@@ -257,30 +256,22 @@ def _calendar(index: Any, place: str) -> Calendar:
             f"{index[0]!r}: frame.index = pd.to_datetime(frame.index), or pass .to_numpy() for "
             "rows as they stand"
         )
-    step = step_of_numbers(index)
-    if step is None:
-        return Calendar("numbers", str(len(index) - 1), "1", None, index.name)  # counted
-    if isinstance(step, int):
-        return Calendar("numbers", str(int(index[-1])), str(step), None, index.name)
-    return Calendar("floats", str(float(index[-1])), str(step), None, index.name)
-
-
-def step_of_numbers(index: Any) -> int | float | None:
-    """Return the distance between the entries of an index of numbers; None if they differ."""
-    import pandas as pd
-
+    step = 0
     if pd.api.types.is_integer_dtype(index.dtype):
         steps = np.unique(np.diff(np.asarray(index, dtype=np.int64)))
-        if len(steps) == 1 and steps[0] > 0:
-            return int(steps[0])
+        if len(steps) == 1:
+            step = int(steps[0])
+    if step > 0:
+        return Calendar("numbers", str(int(index[-1])), str(step), None, index.name)
     if pd.api.types.is_float_dtype(index.dtype):
         values = index.to_numpy("float64", na_value=np.nan)
         distance = (values[-1] - values[0]) / (len(values) - 1)
         rounding = 4 * np.finfo(getattr(index.dtype, "numpy_dtype", index.dtype)).eps
         is_next = np.abs(np.diff(values) - distance) < rounding * np.abs(values).max()
         if distance > 0 and is_next.all():
-            return float(distance)
-    return None
+            last = str(float(values[-1]))
+            return Calendar("floats", last, str(float(distance)), None, index.name)
+    return Calendar("numbers", str(len(index) - 1), "1", None, index.name)  # counted
 
 
 _REMEDY = (

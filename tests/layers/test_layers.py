@@ -28,6 +28,7 @@ from eigenrnn.init import (
 from eigenrnn.layers import RNN, RNNGlorot, RNNOrth
 from eigenrnn.layers.linear import LinearLayer
 from eigenrnn.linalg import tol
+from eigenrnn.models import SequenceModel
 
 T, B, M, N = 6, 3, 4, 8
 LENGTHS = [1, 6, 4]  # whose order by length is not its own inverse
@@ -568,6 +569,18 @@ def test_a_16_bit_layer_rounds_no_state_that_goes_on(make, dtype):
     # what is returned is rounded, and in some layers the inputs of a step
     error = (layer(x)[0].double() - exact).norm() / exact.norm()
     assert error < 2 * torch.finfo(dtype).eps
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16], ids=str)
+@pytest.mark.parametrize("outputs", [2, 40])  # with more outputs than units, no kernel has them
+@each_named
+def test_a_16_bit_model_with_a_head_agrees_with_double_precision(make, outputs, dtype):
+    model = SequenceModel(make(M, N, generator=stream()), outputs, "all").to(dtype)
+    x = normal(20, B, M).to(dtype)
+    exact = copy.deepcopy(model).double()(x.double())
+    got = model(x)
+    assert got.dtype == dtype
+    assert (got.double() - exact).norm() < 3 * torch.finfo(dtype).eps * exact.norm()
 
 
 @pytest.mark.parametrize("given", [torch.float64, torch.int64, torch.complex64], ids=str)

@@ -16,6 +16,7 @@ from eigenrnn.ops.arguments import (
     is_mixed,
     lengths_of,
     steps_in,
+    to_float32,
 )
 from eigenrnn.ops.compiled import warn_if_unavailable
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan
@@ -151,7 +152,7 @@ class Entry:
         fitted = self._fit(chosen, operands, options)
         V: Tensor | None = getattr(operands, "V", None)
         if V is not None and not chosen.fuses_head(V):
-            return self._with_separate_head(chosen.run_mixed, fitted, options)
+            return self._with_separate_head(chosen.run, to_float32(fitted), options)
         results = chosen.run_mixed(fitted, options)
         if fitted is operands or not is_mixed(operands):
             return results

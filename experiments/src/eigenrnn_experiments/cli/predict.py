@@ -9,9 +9,9 @@ from typing import Any
 import pandas as pd
 from pandas.api.types import is_float_dtype
 
-from eigenrnn.files import replacing
 from eigenrnn_experiments.cli.own_tables import read_table, sequences_of
 from eigenrnn_experiments.console import say
+from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.loading import TrainedModel, load
 from eigenrnn_experiments.prediction import bits_per_symbol, continue_text
 
@@ -70,8 +70,11 @@ def check_output(out: str | None, source: str) -> None:
     # a device or a pipe, such as /dev/null, would become a file
     if (file.exists() and not file.is_file()) or not file.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists as --out, got {out}")
-    if file.exists() and source != "-" and Path(source).exists() and file.samefile(source):
-        raise ValueError(f"expected another file than the input as --out, got {out}")
+    if source == "-" or not Path(source).exists():
+        return
+    for taken in (file, file.with_name(f"{file.name}.tmp")):  # the second is written first
+        if taken.exists() and taken.samefile(source):
+            raise ValueError(f"expected another file than the input as --out, got {out}")
 
 
 def write_output(text: str, out: str | None) -> None:
@@ -79,8 +82,7 @@ def write_output(text: str, out: str | None) -> None:
     if out is None:
         sys.stdout.write(text)
         return
-    with replacing(Path(out)) as file:
-        file.write_bytes(text.encode())
+    write_atomically(Path(out), text.encode())
     say(f"wrote {out}")
 
 
