@@ -63,6 +63,11 @@ def test_a_line_attractor_is_not_an_alternating_mode():
     found = line_attractor(fixed_points(integrator, threshold=1e-8, initial_states=starts))
     np.testing.assert_allclose(found.alignments, 1)
     np.testing.assert_allclose(found.selections[0], along)
+    assert found.time_constants[0, 0] == pytest.approx(-1 / math.log(1.0005))  # it grows
+    _, right = found.plot().axes
+    drawn = {each.get_label(): each for each in right.lines}
+    assert drawn["slowest mode, growing"].get_ydata() == pytest.approx(1 / math.log(1.0005))
+    assert np.isnan(drawn["slowest mode"].get_ydata()).all()
 
 
 def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants():

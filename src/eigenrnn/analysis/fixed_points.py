@@ -470,9 +470,14 @@ class LineAttractor(Analysis):
             left.plot(along, np.full(len(along), c), marker=".", linestyle="")
         plot.label(left, "coordinate along the line", "condition")
         places = np.arange(len(self.conditions))
-        shown = np.abs(self.time_constants)
         for mode, name in enumerate(("slowest mode", "next mode")):
-            right.plot(places, shown[:, mode], marker="o", linestyle="", label=name)
+            constants = self.time_constants[:, mode]
+            grows = constants < 0
+            decaying = np.where(grows, np.nan, constants)
+            (dots,) = right.plot(places, decaying, marker="o", linestyle="", label=name)
+            if grows.any():
+                (rings,) = right.plot(places[grows], -constants[grows], marker="o", linestyle="")
+                rings.set(color=dots.get_color(), fillstyle="none", label=f"{name}, growing")
         if len(self.conditions):
             right.set_yscale("log")
             right.legend(fontsize="small", frameon=False)
