@@ -111,6 +111,8 @@ def load(
     if path.suffix != ".pt":
         file = files.best if files.best.exists() else files.last
         if not file.exists():
+            if run.state == "diverged":
+                raise ValueError(f"{folder} diverged before its first checkpoint: {run.message}")
             raise ValueError(f"{folder} has no checkpoint yet: continue the run with --resume")
     weights, step = files.read_weights(file)
     preprocessing = files.read_preprocessing()

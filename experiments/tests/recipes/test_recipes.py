@@ -179,6 +179,38 @@ def test_two_rows_of_one_label_are_refused():
         Recipe("paper/table9", "Two rows.", (tiny_row(), tiny_row(hidden_size=5)), "A paper")
 
 
+@pytest.mark.parametrize("labels", [("RNN 6", "RNN (6)"), ("é", "ü")])
+def test_two_rows_of_one_folder_are_refused(labels):
+    rows = tuple(tiny_row(label=label) for label in labels)
+    with pytest.raises(ValueError, match="whose ASCII letters and digits differ"):
+        Recipe("paper/table9", "Two rows.", rows, "A paper")
+
+
+def test_two_points_of_one_folder_are_refused_before_the_first_training(recipe, tmp_path):
+    def with_penalty(row, value):
+        return replace(row, settings=replace(row.settings, weight_penalty=abs(value)))
+
+    row = replace(recipe.rows[0], grid=(Axis("gain", (-1.0, 1.0), with_penalty),))
+    with pytest.raises(ValueError, match=r"expected a folder for each run, got .*gain-1"):
+        run(replace(recipe, rows=(row,)), tmp_path)
+    assert not list(tmp_path.rglob("run.json"))
+
+
+UNREPORTED = [
+    {"quantity": "nonsense"},
+    {"quantity": "accuracy", "split": "train"},
+    {"quantity": "loss", "split": "train", "rule": "validation"},
+    {"quantity": "epoch_seconds"},
+]
+
+
+@pytest.mark.parametrize("changes", UNREPORTED, ids=str)
+def test_a_number_that_no_run_has_is_refused_before_the_first_training(recipe, tmp_path, changes):
+    with pytest.raises(ValueError, match="scoRNN 6"):
+        run(with_reported(recipe, **changes), tmp_path)
+    assert not list(tmp_path.rglob("run.json"))
+
+
 def test_the_initialisation_is_a_function_of_the_seed():
     row = ROWS["scornn/fig1: scoRNN 190 T=1000"]
     first, again, other = (row.build(seed).layer.directions[0].weight_ih for seed in (0, 0, 1))

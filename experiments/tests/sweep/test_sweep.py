@@ -85,6 +85,21 @@ def test_the_number_of_a_run_is_that_of_its_task(tmp_path, best_by, sign):
     assert (sweep.value_of(below), sweep.score_of(below)) == (-2.5, sign * -2.5)
 
 
+def test_a_column_of_the_grid_stands_once(tmp_path):
+    content = {name: value for name, value in TINY.items() if name != "steps"}
+    run_here(tmp_path, content | {"grid": {"steps": [2, 4]}})
+    header, *_ = (tmp_path / "out" / "results.csv").read_text().splitlines()
+    assert header.split(",").count("steps") == 1
+    assert [row["steps"] for row in read_table(tmp_path / "out")] == ["2", "4"]
+
+
+def test_whole_numbers_stay_whole_where_a_run_has_diverged(tmp_path):
+    run_here(tmp_path, TINY | {"grid": {"lr": [0.01, 1e30]}})
+    good, bad = read_table(tmp_path / "out")
+    assert (bad["state"], bad["best_step"]) == ("diverged", "")
+    assert good["best_step"].isdigit()
+
+
 def test_a_finished_run_is_not_repeated(tmp_path):
     run_here(tmp_path, GRID)
     files = {path: path.stat().st_mtime_ns for path in (tmp_path / "out").glob("*/seed-*/*")}

@@ -42,6 +42,12 @@ def test_the_values_of_a_grid_are_those_of_the_file(tmp_path):
     assert repr(values) == repr([True, 1, 0.001, "1e-3", None])
 
 
+def test_a_value_twice_is_refused(tmp_path):
+    content = "task: Copying\ngrid: {lr: [0.1, 0.01, 0.1]}"
+    with pytest.raises(ValueError, match=r"expected different values of lr, got .*0\.01"):
+        read_content(tmp_path, content)
+
+
 @pytest.mark.parametrize("name", ["nofile.yaml", ""])
 def test_a_missing_file_raises(tmp_path, name):
     with pytest.raises(OSError, match=str(tmp_path / name)):

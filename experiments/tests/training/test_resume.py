@@ -342,7 +342,7 @@ def test_a_run_that_ended_is_not_replaced_where_its_checkpoint_is_gone(tmp_path)
 
 @pytest.mark.parametrize("kept", [0, 4, None])
 def test_lost_lines_of_the_metrics_are_noticed(tmp_path, kept):
-    small_fit(tmp_path, small_settings(10))
+    ended = small_fit(tmp_path, small_settings(10))
     file = tmp_path / "metrics.csv"
     if kept is None:
         file.unlink()
@@ -350,9 +350,11 @@ def test_lost_lines_of_the_metrics_are_noticed(tmp_path, kept):
         file.write_text("".join(file.read_text().splitlines(keepends=True)[: kept + 1]))
     with pytest.raises(ValueError, match=f"lines up to step 10 .*got {kept or 0}: restore"):
         small_fit(tmp_path, small_settings(20), resume=True)
+    kept_run = RunFolder(tmp_path).run
+    assert (kept_run.steps, kept_run.last, kept_run.best) == (10, ended.last, ended.best)
 
 
-def test_a_text_with_other_symbols_does_not_resume(tmp_path):
+def test_another_text_does_not_resume(tmp_path):
     file = tmp_path / "my.txt"
     file.write_text("the quick brown fox jumps over the lazy dog. " * 300)
 
@@ -363,11 +365,43 @@ def test_a_text_with_other_symbols_does_not_resume(tmp_path):
         return small_fit(tmp_path / "run", settings, task=task, model=network, resume=resume)
 
     train(3, resume=False)
-    file.write_text(file.read_text().replace("q", "é"))
+    text = file.read_text()
+    file.write_text(text.replace("q", "é"))
     with pytest.raises(ValueError, match="preprocessing"):
         train(6, resume=True)
-    file.write_text(file.read_text().replace("é", "q"))
+    file.write_text(text[::-1])  # the same symbols
+    with pytest.raises(ValueError, match="sha256"):
+        train(6, resume=True)
+    file.write_text(text)
     assert train(6, resume=True).steps == 6
+
+
+def test_a_run_that_patience_ended_takes_no_further_step(tmp_path):
+    options = {"eval_every": 1, "lr": 0.0, "patience": 2, "checkpoint_every": 1}
+    ended = small_fit(tmp_path, small_settings(10, **options))
+    assert ended.steps == 3
+    (tmp_path / "run.json").unlink()  # as if it was killed before it wrote its record
+    again = small_fit(tmp_path, small_settings(10, **options), resume=True)
+    assert (again.state, again.steps, again.last) == ("ended", 3, ended.last)
+
+
+class Norm(Callback):
+    """Measures a number, by a name of its own."""
+
+    def __init__(self, name):
+        self.columns = (name,)
+
+    def measure(self, step, _):
+        return {self.columns[0]: float(step)}
+
+
+def test_a_resumed_run_may_have_other_callbacks(tmp_path):
+    small_fit(tmp_path, small_settings(2), callbacks=[Norm("first")])
+    callbacks = [Norm("second"), Norm("first")]
+    small_fit(tmp_path, small_settings(4), resume=True, callbacks=callbacks)
+    rows = read_metrics(tmp_path)
+    assert [row["first"] for row in rows] == ["1.0", "2.0", "3.0", "4.0"]
+    assert [row["second"] for row in rows] == ["", "", "3.0", "4.0"]
 
 
 def test_a_different_model_task_or_setting_raises(tmp_path):

@@ -138,7 +138,6 @@ def test_an_evaluation_carries_the_state_through_its_split(tmp_path):
 @pytest.mark.parametrize(
     ("when", "step", "plateaus", "expected"),
     [
-        ((), 100, 3, 1.0),
         ("epoch", 1, 0, 1.0),
         ("epoch", 10, 0, 1.0),
         ("epoch", 11, 0, 0.5),

@@ -450,6 +450,18 @@ def test_non_finite_parameters_are_never_saved(tmp_path):
         ({"steps": 1, "optimiser": "adagrad"}, "got 'adagrad'"),
         ({"steps": 1, "alpha": 1.0}, "got 1.0"),
         ({"steps": 1, "lr_decay": 0.0}, "expected 0 < lr_decay <= 1"),
+        ({"steps": 1, "lr_decay": 0.5}, "expected lr_decay_at with lr_decay=0.5"),
+        ({"steps": 1, "lr_decay_at": (20, 10)}, r"larger than the one before, got \(20, 10\)"),
+        ({"steps": 1, "lr_decay_at": (2, 2)}, "larger than the one before"),
+        ({"steps": 1, "lr_decay_at": (0, 2)}, "larger than the one before"),
+        ({"steps": 1, "lr_decay_at": (1.5,)}, "larger than the one before"),
+        ({"steps": 1, "lr_decay_at": 10}, "numbers of epochs"),
+        ({"steps": 1, "lr": "0.1"}, "expected a finite lr >= 0, got '0.1'"),
+        ({"steps": 1, "lr": True}, "expected a finite lr >= 0, got True"),
+        ({"steps": True}, "expected steps to be a whole number"),
+        ({"steps": 1, "seed": 1.5}, "expected seed to be a whole number .* got 1.5"),
+        ({"steps": 1, "seed": 2**63}, "expected seed to be a whole number"),
+        ({"steps": 1, "seed": -1}, "expected seed to be a whole number"),
         ({"steps": 1, "patience": 0}, "patience"),
         ({"steps": 1, "optimiser": "adam", "alpha": 0.9}, "alpha only with"),
     ],
@@ -462,6 +474,30 @@ def test_settings_out_of_range_raise(options, message):
 def test_epochs_of_endless_data_raise(tmp_path):
     with pytest.raises(ValueError, match="got epochs"):
         small_fit(tmp_path, small_settings(None, epochs=1))
+
+
+@pytest.mark.parametrize("when", ["epoch", (1, 2)])
+def test_a_decay_after_epochs_of_endless_data_raises(tmp_path, when):
+    settings = small_settings(lr_decay=0.5, lr_decay_at=when)
+    with pytest.raises(ValueError, match=r"expected lr_decay_at='plateau'.*no epochs"):
+        small_fit(tmp_path, settings)
+
+
+def test_half_precision_on_a_cpu_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected precision='bf16-mixed' on a CPU"):
+        small_fit(tmp_path, small_settings(precision="16-mixed"))
+
+
+class Undeclared(Callback):
+    """Measures a number for which it has no column."""
+
+    def measure(self, *_):
+        return {"norm": 1.0}
+
+
+def test_a_number_without_a_column_is_refused(tmp_path):
+    with pytest.raises(ValueError, match="expected norm among the columns of the callback"):
+        small_fit(tmp_path, small_settings(2), callbacks=[Undeclared()])
 
 
 def test_a_damaged_metrics_csv_raises_when_a_run_is_resumed(tmp_path):

@@ -23,7 +23,7 @@ from eigenrnn_experiments.training.description import (
     describe_call,
     describe_options,
 )
-from eigenrnn_experiments.training.run import Length, Run, RunFolder, RunKey, RunNumber
+from eigenrnn_experiments.training.run import Length, Run, RunFolder, RunKey, RunNumber, slug
 
 __all__ = [
     "Axis",
@@ -36,6 +36,7 @@ __all__ = [
     "Reference",
     "Reported",
     "Row",
+    "check_reported",
     "numbers_of",
     "row_of",
     "stack_model",
@@ -567,7 +568,7 @@ class Recipe:
         panels: The pictures that `reproduce` draws.
         reduced_to: The length of its runs, if they are reduced; else None.
     Raises:
-        ValueError: If two rows have the same label, and so the same folder.
+        ValueError: If two rows have one folder, which is named after the label.
     """
 
     name: str
@@ -584,6 +585,17 @@ class Recipe:
         for label in labels:
             if labels.count(label) > 1:
                 raise ValueError(f"expected each label once in {self.name}, got {label!r} twice")
+        label_of: dict[str, str] = {}
+        for row in self.rows:
+            if not isinstance(row, Row | Computed):
+                continue
+            folder = slug(row.label)
+            other = label_of.setdefault(folder, row.label)
+            if not folder or other != row.label:
+                raise ValueError(
+                    f"expected labels in {self.name} whose ASCII letters and digits differ, as "
+                    f"they name folders, got {row.label!r} and {other!r}"
+                )
 
     @property
     def trained(self) -> tuple[Row, ...]:
@@ -763,16 +775,35 @@ def numbers_of(row: Row, run: Run, files: RunFolder) -> dict[str, RunNumber | No
     return numbers
 
 
-def _value(row: Row, reported: Reported, run: Run, files: RunFolder) -> float | None:
-    """Return the number of a run by the paper's rule; None if the run does not count.
+def check_reported(row: Row) -> None:
+    """Check that the runs of a row will have the numbers that it reports.
 
     Raises:
-        ValueError: If the row compares the time of an epoch, and its task has none.
+        ValueError: If one will be missing.
     """
+    for reported in row.reported:
+        split = reported.split
+        known = {"loss", "loss_mean"}
+        if split != "train":
+            known = set(row.task.metric_names)
+        if split not in row.task.splits or (split == "train" and reported.rule == "validation"):
+            raise ValueError(
+                f"expected a number of {row.label} that a run has, got {reported.measure}"
+            )
+        if reported.quantity == "epoch_seconds":
+            if row.task.steps_per_epoch(row.settings.batch_size) is None:
+                raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+        elif reported.column is None and reported.quantity not in known | {"success"}:
+            raise ValueError(
+                f"expected a number of {row.label} among {', '.join(sorted(known))}, got "
+                f"{reported.quantity!r} on {split}"
+            )
+
+
+def _value(row: Row, reported: Reported, run: Run, files: RunFolder) -> float | None:
+    """Return the number of a run by the paper's rule; None if the run does not count."""
     if reported.quantity == "epoch_seconds":
-        per_epoch = row.task.steps_per_epoch(row.settings.batch_size)
-        if per_epoch is None:
-            raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+        per_epoch = row.task.steps_per_epoch(row.settings.batch_size) or 0
         seconds = run.processor_seconds  # which other programs on the machine change little
         if seconds is None:
             seconds = run.seconds

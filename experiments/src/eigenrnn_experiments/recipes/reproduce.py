@@ -26,6 +26,7 @@ from eigenrnn_experiments.recipes.recipe import (
     Recipe,
     Reference,
     Row,
+    check_reported,
     numbers_of,
     row_of,
 )
@@ -166,14 +167,24 @@ def check_rows(recipe: Recipe, keys: Sequence[RunKey]) -> None:
     """Build the network of each row once, because the last row may train days after the first.
 
     Raises:
-        ValueError: If a network has another number of parameters than its row states, or the
-            warm-up is as long as the run.
+        ValueError: If a network has another number of parameters than its row states, the warm-up
+            is as long as the run, two runs would have one folder, or no run can have a number
+            that the row reports.
     """
+    key_of: dict[Path, RunKey] = {}
+    for key in keys:
+        other = key_of.setdefault(key.path, key)
+        if other != key:
+            raise ValueError(
+                f"expected a folder for each run, got {key.path} for {other} and for {key}: "
+                "name one of them otherwise"
+            )
     first = {key.row: key for key in reversed(keys)}
     for key in first.values():
         row = row_of(key, recipe)
         row.settings.pace(row.task)
         row.build(row.settings.seed)
+        check_reported(row)
 
 
 def train(

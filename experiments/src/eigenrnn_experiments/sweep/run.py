@@ -89,6 +89,9 @@ class SweepFile(msgspec.Struct, frozen=True, kw_only=True):
             raise ValueError("expected grid or search, got both")
         if len(set(self.seeds)) < len(self.seeds):
             raise ValueError(f"expected different seeds, got {self.seeds}")
+        for name, values in self.grid.items():
+            if len(set(map(repr, values))) < len(values):  # true and 1 differ
+                raise ValueError(f"expected different values of {name}, got {values}")
 
     @property
     def varies(self) -> bool:
@@ -315,7 +318,8 @@ class Sweep:
                 lines.append(line)
         table = table_of(records)
         numbers = [name for name in table if name.startswith(("best_", "last_", "scores_"))]
-        columns = list(dict.fromkeys([*_COLUMNS, *numbers]))
+        # but for those of the grid, such as the steps
+        columns = [name for name in dict.fromkeys([*_COLUMNS, *numbers]) if name not in lines[0]]
         # as objects: a column of whole numbers with empty cells would become one of floats
         shown = table[columns].astype(object)
         results = pd.concat([pd.DataFrame(lines, dtype=object), shown], axis=1)

@@ -1,5 +1,6 @@
 """The function `fit`, which starts or resumes a run, and the record with which a run begins."""
 
+import hashlib
 import math
 import os
 import platform
@@ -134,7 +135,7 @@ def fit(
                 return ended
         if saved is not None:  # before the record is written: it may not fit
             loop.restore(saved)
-        files.write(run)
+        files.write(loop.record("unfinished"))
         try:
             return loop.train()
         except NonFiniteLossError as error:
@@ -179,13 +180,17 @@ def _begun_run(model: nn.Module, task: Task, settings: Settings, **known: Any) -
         TypeError: If the task has an option that cannot be stored as data.
     """
     files: dict[str, str] = {}  # the user's own text that a task reads
+    sha256: dict[str, str] = {}
     path = getattr(task, "path", None)
     if isinstance(path, str | Path):
         files["path"] = str(path)
+        with Path(path).open("rb") as file:
+            sha256["path"] = hashlib.file_digest(file, "sha256").hexdigest()
     run = Run(
         **known,
         task=Description(describe(task)["class"], describe_options(task)),
         files=files,
+        sha256=sha256,
         layer=_layer_class(model),
         modules=str(model),
         parameters=count_parameters(model),

@@ -126,7 +126,13 @@ class RunLog:
 
         Raises:
             WriteError: If the line cannot be written.
+            ValueError: If a number has no column.
         """
+        for name, number in numbers.items():
+            if not isinstance(number, np.ndarray) and name not in self._columns:
+                raise ValueError(
+                    f"expected {name} among the columns of the callback that measures it, got none"
+                )
         row = [str(step), *(_cell(numbers.get(name)) for name in self._columns[1:])]
         with add_filename_to_errors(self._files.metrics_file):
             self._file.write(_as_csv([row]))
@@ -177,19 +183,17 @@ def _kept_rows(path: Path, columns: list[str], step: int) -> list[list[str]]:
     if not step or not path.exists():
         return [columns]
     header, rows = read_rows(path)
-    shared = min(len(header), len(columns))
-    if header[:shared] != columns[:shared]:
-        expected, got = ", ".join(columns), ", ".join(header)
-        raise ValueError(f"expected the columns {expected} in {path}, got {got}")
-    longer = max(header, columns, key=len)
-    blank = [""] * (len(longer) - len(header))
+    if header[0] != "step":
+        raise ValueError(f"expected the column step first in {path}, got {header[0]}")
+    every = list(dict.fromkeys([*header, *columns]))
+    blank = [""] * (len(every) - len(header))
     damaged = next((row for row in rows if not re.fullmatch(r"\d{1,18}", row[0])), None)
     if damaged is not None:
         raise ValueError(
             f"{path} is damaged: expected each row to begin with a step, got {damaged[0][:20]!r}"
         )
     kept = [row for row in rows if int(row[0]) <= step]
-    return [longer, *(row + blank for row in kept)]
+    return [every, *(row + blank for row in kept)]
 
 
 def _as_csv(rows: list[list[str]]) -> str:

@@ -266,6 +266,8 @@ class TrainingLoop:
         """Take the remaining steps; return whether the run was stopped before its end."""
         state = self.state
         start, steps = state.step, self.pace.steps
+        if state.ended:  # it was killed before it wrote its record
+            return False
         if state.seconds >= self.max_seconds:
             return start < steps
         batches = self.task.batches("train", self.settings.batch_size, self.settings.seed, start)

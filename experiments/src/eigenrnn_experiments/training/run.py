@@ -188,6 +188,7 @@ class Run:
         name: Its name on the console.
         task: The task.
         files: The user's own text that the task reads, by the name of its option.
+        sha256: Its checksum, by the same name.
         network: The call that makes the network; None for one that was made in Python.
         layer: The class of the recurrent layer.
         modules: The modules of the network, as torch prints them.
@@ -224,6 +225,7 @@ class Run:
     name: str = ""
     task: Description = field(default_factory=Description)
     files: Mapping[str, str] = field(default_factory=dict[str, str])
+    sha256: Mapping[str, str] = field(default_factory=dict[str, str])
     network: Mapping[str, Any] | None = None
     layer: str = ""
     modules: str = ""
@@ -263,6 +265,8 @@ class Run:
             "task": {"class": self.task.kind, "options": self.task.options},
             "network": self.network or self.modules,
         }
+        if self.sha256:
+            found["sha256"] = self.sha256
         if self.preprocessing is not None:  # the symbols of a text, each with its embedding
             found["preprocessing"] = self.preprocessing.options
         return found

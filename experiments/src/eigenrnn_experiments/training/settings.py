@@ -159,29 +159,34 @@ class Settings:
         if isinstance(self.lr_decay_at, str):
             kinds["lr_decay_at"] = Literal["epoch", "plateau"]
         check_choices(self, **kinds)
+        self._check_decay()
         for name in ("lr_recurrent_of", "weight_decay_of"):
             if isinstance(getattr(self, name), str):
                 raise ValueError(f"expected {name} as a tuple, got {getattr(self, name)!r}")
         counts = "steps epochs batch_size eval_every eval_batch_size log_every checkpoint_every"
         for name in (*counts.split(), "average_after", "patience"):
             number = getattr(self, name)
-            if number is not None and (not isinstance(number, int) or number < 1):
+            if number is not None and (not _is_whole(number) or number < 1):
                 raise ValueError(f"expected {name} to be a whole number >= 1, got {number!r}")
         if self.warmup_steps < 0 or self.warmup_steps % 1:  # unlike the counts above, it may be 0
             raise ValueError(
                 f"expected warmup_steps to be a whole number >= 0, got {self.warmup_steps!r}"
             )
-        rates = ("lr", "lr_recurrent", "weight_decay", "seed")
+        seed: object = self.seed
+        if not _is_whole(seed) or not 0 <= self.seed < 2**63:
+            raise ValueError(
+                f"expected seed to be a whole number from 0 to 2^63 - 1, got {seed!r}"
+            )
+        rates = ("lr", "lr_recurrent", "weight_decay")
         penalties = ("rate_penalty", "weight_penalty")
         for name in (*rates, *penalties, "clip_norm", "clip_value", "stop_below"):
             number = getattr(self, name)
-            if number is not None and not 0 <= number < math.inf:
-                raise ValueError(f"expected a finite {name} >= 0, got {number}")
+            is_number = isinstance(number, int | float) and not isinstance(number, bool)
+            if number is not None and not (is_number and 0 <= number < math.inf):
+                raise ValueError(f"expected a finite {name} >= 0, got {number!r}")
         for name in ("clip_norm", "clip_value"):
             if getattr(self, name) == 0:
                 raise ValueError(f"expected {name} > 0, or None to disable clipping, got 0")
-        if not 0 < self.lr_decay <= 1:
-            raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
         if self.alpha is not None and not 0 <= self.alpha < 1:
             raise ValueError(f"expected 0 <= alpha < 1, got {self.alpha}")
         recurrent_optimiser, _ = self.recurrent
@@ -189,6 +194,26 @@ class Settings:
         if self.alpha is not None and not has_alpha:
             raise ValueError(
                 f"expected alpha only with rmsprop or rmsprop_tf1, got {self.optimiser!r}"
+            )
+
+    def _check_decay(self) -> None:
+        """Check when the learning rate falls, and by how much.
+
+        Raises:
+            ValueError: If it cannot be so.
+        """
+        at: Any = self.lr_decay_at
+        if not 0 < self.lr_decay <= 1:
+            raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
+        if self.lr_decay < 1 and at == ():
+            raise ValueError(f"expected lr_decay_at with lr_decay={self.lr_decay}, got none")
+        if isinstance(at, str):
+            return
+        is_sequence = isinstance(at, list | tuple)
+        if not is_sequence or not all(map(_is_whole, at)) or sorted({0, *at}) != [0, *at]:
+            raise ValueError(
+                "expected lr_decay_at to be 'epoch', 'plateau' or numbers of epochs, each larger "
+                f"than the one before, got {at!r}"
             )
 
     def batch_size_of(self, split: str) -> int:
@@ -209,8 +234,8 @@ class Settings:
         """Return the length of the run of a task, and when it is evaluated and saved.
 
         Raises:
-            ValueError: If `epochs` is set for a task with endless data, or the warm-up is as long
-                as the run.
+            ValueError: If `epochs` is set, or the learning rate falls after some, for a task with
+                endless data, or the warm-up is as long as the run.
         """
         per_epoch = task.steps_per_epoch(self.batch_size)
         steps = self.steps or 0
@@ -218,9 +243,18 @@ class Settings:
             if per_epoch is None:
                 raise ValueError(f"expected steps, got epochs: {task} generates data without end")
             steps = self.epochs * per_epoch
+        if per_epoch is None and self.lr_decay < 1 and self.lr_decay_at != "plateau":
+            raise ValueError(
+                f"expected lr_decay_at='plateau', got {self.lr_decay_at!r}: {task} generates data "
+                "without end, which has no epochs"
+            )
         if self.warmup_steps >= steps:
             raise ValueError(
                 f"expected warmup_steps < {steps}, the steps of the run, got {self.warmup_steps}"
             )
         eval_every = self.eval_every or per_epoch or 100
         return Pace(steps, per_epoch, eval_every, self.checkpoint_every or eval_every)
+
+
+def _is_whole(value: object) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)

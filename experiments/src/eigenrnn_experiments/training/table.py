@@ -77,6 +77,7 @@ def table_of(records: Iterable[Run], folders: Sequence[Path] | None = None) -> p
     rows: list[dict[str, Any]] = []
     records = list(records)
     objects: dict[str, list[Any]] = {  # which stay whole
+        "best_step": [run.best_step for run in records],
         "reduced": [run.key.reduced for run in records],
         "varied": [run.key.varied for run in records],
         "numbers": [run.numbers or {} for run in records],

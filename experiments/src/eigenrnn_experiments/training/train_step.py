@@ -1,6 +1,7 @@
 """The optimisers, one training step and one evaluation, on the device of the run."""
 
 import math
+import warnings
 from bisect import bisect_right
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import contextmanager
@@ -118,18 +119,27 @@ def open_fabric(settings: Settings) -> "Fabric":
     """Return Lightning's access to the device of a run, in its precision.
 
     Raises:
-        ValueError: If this machine lacks the device.
+        ValueError: If this machine lacks the device, or it lacks the precision.
     """
     # Imported here to keep `import eigenrnn_experiments.training` two seconds faster.
     from lightning.fabric import Fabric
 
     try:
-        fabric = Fabric(accelerator=settings.accelerator, devices=1, precision=settings.precision)
+        with warnings.catch_warnings():
+            warnings.filterwarnings("ignore", "You passed .*AMP with fp16")  # refused below
+            fabric = Fabric(
+                accelerator=settings.accelerator, devices=1, precision=settings.precision
+            )
     except RuntimeError as error:
         raise ValueError(
             f"expected a machine for accelerator={settings.accelerator!r}, got: {error} Use 'cpu' "
             "or 'auto' (on the command line: --accelerator cpu)"
         ) from None
+    if settings.precision == "16-mixed" and fabric.device.type == "cpu":
+        raise ValueError(
+            "expected precision='bf16-mixed' on a CPU, where Lightning has no 16-mixed, got "
+            "'16-mixed'"
+        )
     fabric.launch()
     return fabric
 
