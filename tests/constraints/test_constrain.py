@@ -8,6 +8,7 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import prune
 
 from cases import REAL
 from eigenrnn import constrain
@@ -310,6 +311,12 @@ def test_a_matrix_outside_the_set_is_rejected_and_changes_nothing():
     assert torch.equal(lstm.weight_hh_l0, before)
 
 
+def with_buffer():
+    module = nn.Module()
+    module.register_buffer("matrix", torch.eye(N))
+    return module
+
+
 REJECTED = {
     "no such name": (nn.Linear(N, N), ("wait", ScaledCayley), ValueError, "got 'wait'"),
     "all rows of a tall matrix": (
@@ -331,6 +338,25 @@ REJECTED = {
         "got 'g'",
     ),
     "complex": (nn.RNN(3, N), ("weight_hh_l0", FourierProduct), ValueError, "Fourier"),
+    "complex weight": (
+        nn.Linear(N, N, dtype=torch.complex64),
+        ("weight", ScaledCayley),
+        ValueError,
+        "real numbers, got weight of torch.complex64",
+    ),
+    "buffer": (with_buffer(), ("matrix", ScaledCayley), ValueError, "a parameter, got matrix"),
+    "spectral norm": (
+        nn.utils.spectral_norm(nn.Linear(N, N)),
+        ("weight", ScaledCayley),
+        ValueError,
+        "remove weight_norm, spectral_norm",
+    ),
+    "pruned": (
+        prune.random_unstructured(nn.Linear(N, N), "weight", 0.5),
+        ("weight", ScaledCayley),
+        ValueError,
+        "or pruning first",
+    ),
     "no constraint": (nn.Linear(N, N), ("weight", nn.Identity), TypeError, "Identity"),
 }
 
@@ -341,6 +367,23 @@ REJECTED = {
 def test_rows_that_are_not_a_square_block_are_rejected(module, arguments, error, message):
     with pytest.raises(error, match=message):
         constrain(module, *arguments)
+
+
+@pytest.mark.parametrize("constrained", [[], ["g"]], ids=str)
+def test_free_rows_of_a_frozen_module_stay_frozen(constrained):
+    module = nn.LSTM(3, N)
+    for rows in constrained:
+        constrain(module, "weight_hh_l0", ScaledCayley, rows)
+    module.requires_grad_(requires_grad=False)
+    constrain(module, "weight_hh_l0", ScaledCayley, "i")
+    trained = [name for name, weight in module.named_parameters() if weight.requires_grad]
+    assert trained == ["parametrizations.weight_hh_l0.0.constraints.0.raw"]
+
+
+@pytest.mark.filterwarnings("ignore:Complex modules are a new feature:UserWarning")
+def test_the_raw_parameters_of_a_set_stay_real():
+    with pytest.raises(TypeError, match=r"expected a real type .* got torch.complex64"):
+        ScaledCayley(N).to(torch.complex64)
 
 
 @pytest.mark.parametrize("rows", ["g", slice(2 * N - 1, 3 * N - 1), slice(2 * N + 1, 3 * N + 1)])

@@ -131,11 +131,30 @@ def test_the_gradient_is_that_of_finite_differences(T, epsilon):
     np.testing.assert_allclose(array(constraint.raw.grad), expected, rtol=0, atol=1e-7)
 
 
+@pytest.mark.parametrize("size", [3, 4, 5])
+def test_second_derivatives_are_those_of_torchs_eigenvalues(size):
+    T = 2 * gaussian(size)
+    constraint = divided(T)
+    exact = T.clone().requires_grad_()
+    weights = gaussian(size, 3)
+
+    def hessian_of(matrix, raw):
+        (gradient,) = torch.autograd.grad((matrix**2 * weights).sum(), raw, create_graph=True)
+        (second,) = torch.autograd.grad((gradient * weights).sum(), raw)
+        return second
+
+    found = hessian_of(constraint(), constraint.raw)
+    expected = hessian_of(exact / torch.linalg.eigvals(exact).abs().amax(), exact)
+    torch.testing.assert_close(found, expected, rtol=1e-9, atol=1e-9)
+
+
 JORDAN = torch.tensor([[1.5, 1.0, 0.0], [0.0, 1.5, 0.0], [0.0, 0.0, 0.3]], dtype=DOUBLE)
 MULTIPLE = {
     "jordan": JORDAN,
     "nearly jordan": JORDAN + 1e-17 * gaussian(3),
     "large jordan": 1.2 * torch.eye(6, dtype=DOUBLE) + torch.ones(5, dtype=DOUBLE).diag(1),
+    "multiple of the identity": 2 * torch.eye(5, dtype=DOUBLE),
+    "two of a kind, diagonal": torch.tensor([2.0, 2.0, 1.0], dtype=DOUBLE).diag(),
 }
 
 
@@ -145,7 +164,7 @@ def test_at_a_multiple_eigenvalue_the_radius_counts_as_a_constant(T, dtype):
     constraint, G = divided(T.to(dtype)), gaussian(len(T), 5, dtype)
     W = constraint()
     W.backward(G)
-    rho = (T.to(dtype) / W.detach()).nanmedian()
+    rho = (T.to(dtype) / W.detach()).nanmedian()  # of 0 / 0 too
     assert rho == pytest.approx(radius(T), rel=1e-3)
     assert distance(constraint.raw.grad, G / rho) <= tol(dtype, len(T))
 

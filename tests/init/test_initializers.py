@@ -8,6 +8,7 @@ import torch
 
 from draws import stream
 from eigenrnn import init
+from eigenrnn.constraints import Unconstrained
 from eigenrnn.init import (
     chain_,
     constant_,
@@ -22,10 +23,13 @@ from eigenrnn.init import (
     kaiming_uniform_,
     orthogonal_,
     ramp_,
+    recurrent_,
     source_,
     uniform_,
+    weights_,
     zeros_,
 )
+from eigenrnn.layers import GRU, LSTM, RNN
 from eigenrnn.linalg import orthogonality_error, tol
 
 RANDOM = {
@@ -159,3 +163,27 @@ def test_haar_draws_are_spread_uniformly():
     traces = draws.diagonal(dim1=1, dim2=2).sum(1)
     assert abs(traces.mean().item()) < 4 * standard_error
     assert abs(traces.square().mean().item() - 1) < 4 * standard_error * math.sqrt(2)
+
+
+@pytest.mark.parametrize("fill", [kaiming_normal_, kaiming_uniform_, orthogonal_, source_])
+def test_a_vector_is_refused_by_initialisers_of_matrices(fill):
+    with pytest.raises(ValueError, match=r"expected a matrix, got shape \(4,\)"):
+        fill(torch.empty(4))
+
+
+def test_what_is_no_initialiser_is_named():
+    with pytest.raises(ValueError, match="expected an initialiser or a tuple of them, got 3"):
+        weights_(GRU(3, 4), gate_bias=3)
+
+
+PLAIN = partial(RNN, nonlinearity="tanh", constraint=Unconstrained)
+
+
+@pytest.mark.parametrize("kind", [GRU, LSTM, PLAIN])
+def test_a_frozen_layer_computes_with_what_is_drawn(kind):
+    layer = kind(3, 6).freeze()
+    x = torch.randn(5, 2, 3)
+    layer(x)
+    recurrent_(layer, "ortho", generator=torch.Generator().manual_seed(0))
+    before = layer(x)[0]
+    assert torch.equal(layer.train().eval()(x)[0], before)

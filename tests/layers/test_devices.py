@@ -11,7 +11,7 @@ from cases import ALL, CELLS, LAYERS, NAMED
 from crossing import few
 from eigenrnn import LanguageModel, LeakyRNN, ResidualStack, SequenceModel, constrain
 from eigenrnn.constraints import Exponential, LowRank, Masked, ScaledCayley, Schur, Unconstrained
-from eigenrnn.layers import GRU, LRU, RNN, ScoRNN, ScuRNN
+from eigenrnn.layers import GRU, LRU, NCGRU, RNN, ExpRNN, ScoRNN, ScuRNN
 from eigenrnn.linalg import tol
 from random_constraints import (
     assert_same_state,
@@ -206,6 +206,20 @@ def test_layers_are_made_of_pretended_tensors():
     with FakeTensorMode():
         output, _ = GRU(3, 4)(torch.empty(5, 2, 3))
     assert output.shape == (5, 2, 4)
+
+
+@pytest.mark.parametrize("kind", [ScoRNN, ExpRNN, NCGRU, GRU])
+def test_layers_of_the_processor_work_inside_a_block_of_meta(kind):
+    layer = kind(3, 8)
+    x = torch.randn(5, 2, 3)
+    expected = layer(x)[0]
+    other = kind(3, 8)
+    with torch.device("meta"):
+        state = layer.state_dict()
+        other.load_state_dict(state, assign=True)
+        found = other(x)[0]
+    assert not any(value.is_meta for value in state.values())
+    assert torch.equal(found, expected)
 
 
 def test_parameters_may_be_copied_one_by_one_after_skip_init():

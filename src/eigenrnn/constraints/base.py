@@ -337,6 +337,11 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
     def _apply(self, fn: Callable[[Tensor], Tensor], recurse: bool = True) -> Self:
         def move(tensor: Tensor) -> Tensor:
             moved = fn(tensor)
+            if moved.dtype.is_complex and not tensor.is_complex():
+                raise TypeError(
+                    f"expected a real type for the parameters of {type(self).__name__}, also of "
+                    f"complex sets, got {moved.dtype}"
+                )
             if moved.dtype == at_least_float32(moved.dtype):
                 return moved
             return tensor.to(moved.device, torch.float32)  # in 16 bits W would leave the set

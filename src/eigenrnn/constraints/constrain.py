@@ -90,10 +90,10 @@ def constrain(
     """Constrain a matrix of a module and initialise it by the constraint.
 
     The parameter `name` becomes a function of the constraint's raw parameters, so build the
-    optimiser afterwards. Unconstrained rows stay free parameters. A second call with other rows
-    of the same matrix adds a second constraint. Assigning to the attribute sets the raw
-    parameters. Under autocast a torch layer rounds the matrix to 16 bits, so it leaves its set:
-    switch autocast off around the layer.
+    optimiser afterwards. Unconstrained rows stay free parameters, trained as before. A second call
+    with other rows of the same matrix adds a second constraint. Assigning to the attribute sets
+    the raw parameters. Under autocast a torch layer rounds the matrix to 16 bits, so it leaves its
+    set: switch autocast off around the layer.
 
     Args:
         module: Any module, such as a `torch.nn.Linear` or `torch.nn.LSTM`; changed in place.
@@ -105,9 +105,9 @@ def constrain(
         The module.
     Raises:
         TypeError: If `constraint` does not return a `Constraint`.
-        ValueError: If the module has no such matrix, the matrix has a parametrisation
-            that `constrain` did not add, the constraint is complex, the rows do not form a square
-            block, or some of them are already constrained.
+        ValueError: If the module has no such matrix of real numbers, it is no parameter or has a
+            parametrisation that `constrain` did not add, the constraint is complex, the rows do
+            not form a square block, or some of them are already constrained.
     Source:
         The design is that of `torch.nn.utils.parametrize`.
     Example:
@@ -120,7 +120,18 @@ def constrain(
     if not isinstance(weight, Tensor) or weight.dim() != 2:
         names = [key for key, parameter in module.named_parameters() if parameter.dim() == 2]
         raise ValueError(f"expected the name of a matrix, one of {names}, got {name!r}")
+    if not weight.is_floating_point():
+        raise ValueError(f"expected a matrix of real numbers, got {name} of {weight.dtype}")
     earlier = _constrained_rows(module, name)
+    if earlier is None:
+        stored: Any = dict(module.named_parameters(recurse=False)).get(name)
+    else:
+        stored = cast("Any", module.parametrizations)[name].original
+    if stored is None:
+        raise ValueError(
+            f"expected a parameter, got {name}, which is none: remove weight_norm, spectral_norm "
+            "or pruning first"
+        )
     blocks = earlier.blocks() if earlier else []
     size = weight.shape[1]
     first = _first_row(module, name, weight.shape[0], size, rows)
@@ -144,7 +155,7 @@ def constrain(
     # a second constraint replaces the parametrisation of the first by one that has both
     if earlier:
         parametrize.remove_parametrizations(module, name)
-    setattr(module, name, nn.Parameter(weight))
+    setattr(module, name, nn.Parameter(weight, requires_grad=stored.requires_grad))
     parametrize.register_parametrization(module, name, ConstrainedRows(blocks), unsafe=True)
     if isinstance(module, nn.RNNBase):
         rebuild_each_pass(module)

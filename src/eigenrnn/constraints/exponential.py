@@ -95,7 +95,7 @@ class Exponential(Constraint):
         else:
             angles = -torch.tan(angles.uniform_(0, math.pi / 2, generator=generator) / 2)
         self.raw.copy_(planar_skew(angles, self.size))
-        self.base.copy_(torch.eye(self.size))
+        self.base.copy_(torch.eye(self.size, device=self.base.device))
         if self.period is not None:
             self._assign(self())
 
@@ -108,7 +108,7 @@ class Exponential(Constraint):
             self._assign(polar_step(self()))  # keeps rounding from accumulating
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(self._steps_here)
+        return torch.tensor(self._steps_here, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         self._steps_here = int(state)
@@ -125,7 +125,7 @@ class Exponential(Constraint):
             return cast("Tensor", _AtBase.apply(A, self.base))
         W = exp_skew(A)
         # comparing is much cheaper than a product with the base of expRNN, the identity
-        if torch.equal(self.base, torch.eye(self.size).to(W)):
+        if torch.equal(self.base, torch.eye(self.size, dtype=W.dtype, device=W.device)):
             return W
         return self.base @ W
 

@@ -128,7 +128,7 @@ class NeumannCayley(Constraint):
             self._invert()
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(self._steps_here)
+        return torch.tensor(self._steps_here, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         self._steps_here = int(state)
@@ -175,7 +175,7 @@ class NeumannCayley(Constraint):
         for _ in range(self.order or 0):
             inverse = self.inverse + X @ inverse
         self.inverse.copy_(inverse)
-        I = torch.eye(self.size).to(inverse)
+        I = torch.eye(self.size, dtype=inverse.dtype, device=inverse.device)
         product = inverse @ (I + skew(self.cayley.raw, self.size))
         self._rebuild(product)
         if self.gradient_rate is not None:  # which ignores `max_error`, as the released code does
@@ -185,7 +185,7 @@ class NeumannCayley(Constraint):
 
     @torch.no_grad()
     def _invert(self) -> None:
-        I = torch.eye(self.size).to(self.inverse)
+        I = torch.eye(self.size, dtype=self.inverse.dtype, device=self.inverse.device)
         self.inverse.copy_(torch.linalg.inv(I + skew(self.cayley.raw, self.size)))
         self._rebuild(I)
         self.matrix.copy_(polar_step(self.matrix))  # rounding grows with A

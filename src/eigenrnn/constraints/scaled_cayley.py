@@ -124,7 +124,7 @@ class ScaledCayley(Constraint):
             self.theta.uniform_(0, 2 * math.pi, generator=generator)
 
     def get_extra_state(self) -> Tensor:
-        return torch.tensor(-1 if self.is_complex else self.negative)
+        return torch.tensor(-1 if self.is_complex else self.negative, device="cpu")
 
     def set_extra_state(self, state: Tensor) -> None:
         """Check that the loaded weights belong to this set.

@@ -2,7 +2,7 @@
 
 import math
 from collections.abc import Iterator
-from typing import TypeAlias
+from typing import Any, TypeAlias, cast
 
 import torch
 from torch import Generator, Tensor
@@ -11,6 +11,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.errors import check_not_negative
 from eigenrnn.linalg import check_finite, planar_rotation
+from eigenrnn.tracing import is_dual, is_traced, under_transform
 
 __all__ = ["SpectralRadius", "spectral_radius_factors"]
 
@@ -44,6 +45,8 @@ _Eigenpair: TypeAlias = tuple[Tensor, Tensor, Tensor]
 # Iterating a plane of two vectors takes 250 products at N = 64 (7 ms). It does not converge at
 # N = 720 where the eigenvalue is real and the next two are close to each other.
 _ITERATIVE_SIZE = 256
+
+_SAME = 1e-10  # the relative distance of eigenvalues that rounding in double precision may split
 
 # the numbers of products after which the iteration tests for convergence
 _TESTS = (12, 18, 24, 32, 40, 50, 60, 75, 90, 110, 130, 155, 185, 220)
@@ -144,7 +147,10 @@ class SpectralRadius(Constraint):
         rho, right, left = spectral_radius_factors(
             fixed, self.seen_copy, self.rho, self.right, self.left
         )
-        rho = rho + (left * ((T - fixed) @ right)).sum()  # adds zero, but the gradient of rho
+        if under_transform() or is_dual(T) or is_traced():
+            rho = rho + (left * ((T - fixed) @ right)).sum()  # adds zero, but the gradient of rho
+        else:
+            rho = cast("Tensor", _Radius.apply(T, rho, left, right))
         # T may have grown beyond 1 since the last step; a nilpotent T cannot be divided
         divided = ((self.divided > 0) & (rho > 0)) | (rho > 1)
         return T / torch.where(divided, rho + self.epsilon, 1)
@@ -172,6 +178,28 @@ class SpectralRadius(Constraint):
     def _adapt(self, wider: bool) -> None:  # noqa: ARG002, rounding changes T too
         self.seen_copy.zero_()
         self._update_factors()
+
+
+class _Radius(torch.autograd.Function):
+    """The spectral radius, with the gradient that its two factors give."""
+
+    @staticmethod
+    def forward(ctx: Any, T: Tensor, rho: Tensor, left: Tensor, right: Tensor) -> Tensor:
+        ctx.save_for_backward(T, left, right)
+        return rho
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, None, None, None]:
+        (G,) = gradients
+        T, left, right = ctx.saved_tensors
+        gradient = left @ right.T
+        if torch.is_grad_enabled() and left.any():
+            # second derivatives are those of torch's eigenvalues: add a term whose value is zero
+            with torch.enable_grad():
+                largest = torch.linalg.eigvals(T).abs().amax()
+                (here,) = torch.autograd.grad(largest, T, create_graph=True)
+            gradient = gradient + (here - here.detach())
+        return G * gradient, None, None, None
 
 
 def _restore_seen_copy(constraint: SpectralRadius, _keys: object) -> None:
@@ -246,6 +274,7 @@ def _solve(T: Tensor) -> _Eigenpair:
     check_finite(T, "T")
     eigenvalues = torch.linalg.eigvals(T)
     eigenvalue = eigenvalues[eigenvalues.abs().argmax()]
+    is_multiple = ((eigenvalues - eigenvalue).abs() <= _SAME * eigenvalue.abs()).sum() > 1
     nearby = eigenvalue * (1 + 1e-10)  # at the eigenvalue itself the matrix is singular
     I = torch.eye(len(T), dtype=eigenvalues.dtype)
     LU, pivots, _ = torch.linalg.lu_factor_ex(T - nearby * I)
@@ -255,7 +284,10 @@ def _solve(T: Tensor) -> _Eigenpair:
     for _ in range(2):
         u = _unit(torch.linalg.lu_solve(LU, pivots, u))
         v = _unit(torch.linalg.lu_solve(LU, pivots, v, adjoint=True))
-    return eigenvalue, u[:, 0], _normalised(v[:, 0], u[:, 0])
+    v = _normalised(v[:, 0], u[:, 0])
+    if is_multiple:  # as where the eigenvectors merge
+        v = torch.full_like(v, math.inf)
+    return eigenvalue, u[:, 0], v
 
 
 def _iterate(

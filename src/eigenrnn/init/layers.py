@@ -216,6 +216,7 @@ def _fill_ours(
         ValueError: If there are too few gates.
     """
     n = direction.hidden_size
+    direction.frozen = None
     constraints = direction.constraints()
     _check_gates(kind, len(constraints))
     for gate, constraint in enumerate(constraints):

@@ -96,6 +96,7 @@ def kaiming_normal_(
     Source:
         He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
     """
+    _check_matrix(weight)
     return weight.normal_(0, math.sqrt(2 / max(1, weight.shape[1])), generator=generator)
 
 
@@ -110,6 +111,7 @@ def kaiming_uniform_(
     Source:
         He, Zhang, Ren and Sun, ICCV 2015. https://arxiv.org/abs/1502.01852
     """
+    _check_matrix(weight)
     bound = math.sqrt(6 / max(1, weight.shape[1]))  # a weight may be empty
     return weight.uniform_(-bound, bound, generator=generator)
 
@@ -199,6 +201,7 @@ def orthogonal_(
     generator: Generator | None = None,
 ) -> Tensor:
     r"""Fill with :math:`\lambda Q`; Q is the leading part of a rotation from `haar_`."""
+    _check_matrix(weight)
     N, M = weight.shape
     square = weight.new_empty(max(N, M), max(N, M))
     return weight.copy_(haar_(square, generator=generator)[:N, :M]).mul_(scale)
@@ -311,9 +314,15 @@ def source_(
         Orhan and Pitkow, ICLR 2020: the input matrix beside a chain.
         https://arxiv.org/abs/1905.13715
     """
+    _check_matrix(weight)
     weight.zero_()
     weight.diagonal().fill_(scale)
     return weight
+
+
+def _check_matrix(weight: Tensor) -> None:
+    if weight.dim() != 2:
+        raise ValueError(f"expected a matrix, got shape {tuple(weight.shape)}")
 
 
 def _check_direction(direction: object) -> None:

@@ -368,6 +368,8 @@ def by_block(given: Blocks, own: Sequence[Initializer]) -> Sequence[Initializer]
         return own
     if callable(given):
         return [given] * len(own)
+    if not isinstance(given, list | tuple):
+        raise ValueError(f"expected an initialiser or a tuple of them, got {given!r}")
     if len(given) != len(own):
         raise ValueError(f"expected one initialiser or {len(own)} of them, got {len(given)}")
     return [each or default for each, default in zip(given, own, strict=True)]
