@@ -5,6 +5,7 @@ import gzip
 import io
 import os
 import pathlib
+import re
 import threading
 from decimal import Decimal
 
@@ -269,13 +270,34 @@ def test_a_column_of_times_called_step_goes_on(run):
 
 @pytest.mark.parametrize("at_the_end_of", ["rows", "rows and header"])
 def test_commas_at_the_end_of_lines_shift_no_column(run, at_the_end_of):
-    sales(60).to_csv("a.csv", index=False)
-    expected = run("forecast a.csv --horizon 2")
+    sales(60, shop="01").to_csv("a.csv", index=False)
+    expected = run("forecast a.csv --horizon 2 --sequence shop")
     header, *rows = pathlib.Path("a.csv").read_text().splitlines()
     if at_the_end_of != "rows":
         header += ","
     pathlib.Path("b.csv").write_text("\n".join([header, *(f"{row}," for row in rows)]))
-    assert run("forecast b.csv --horizon 2") == expected
+    assert run("forecast b.csv --horizon 2 --sequence shop") == expected
+
+
+TIMES = {
+    "30 Hz in milliseconds": (np.arange(60) / 30).round(3),
+    "single precision": np.arange(60, dtype=np.float32) * np.float32(0.1),
+}
+
+
+@pytest.mark.parametrize("times", TIMES.values(), ids=TIMES)
+def test_rounded_times_are_equally_far_apart(run, times):
+    sales(60, second=times).to_parquet("a.parquet")
+    found = pd.read_csv(io.StringIO(run("forecast a.parquet --time second --horizon 2")))
+    step = times[1] - times[0]
+    np.testing.assert_allclose(found["second"], times[-1] + step * np.arange(1, 3), rtol=1e-2)
+
+
+def test_the_place_of_a_gap_is_named(run):
+    times = np.delete(np.arange(60) * 0.1, 7)
+    sales(59, second=times).to_csv("a.csv", index=False)
+    said = run("forecast a.csv --time second --horizon 2", fails=True)
+    assert re.search(r"got 0\.6\d* before 0\.8", said)
 
 
 def test_a_table_is_read_from_a_pipe(run):

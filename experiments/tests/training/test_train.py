@@ -5,6 +5,7 @@ import json
 import math
 from dataclasses import dataclass, replace
 
+import numpy as np
 import pytest
 import torch
 from rich.console import Console
@@ -451,6 +452,7 @@ def test_non_finite_parameters_are_never_saved(tmp_path):
         ({"steps": 1, "alpha": 1.0}, "got 1.0"),
         ({"steps": 1, "lr_decay": 0.0}, "expected 0 < lr_decay <= 1"),
         ({"steps": 1, "lr_decay": 0.5}, "expected lr_decay_at with lr_decay=0.5"),
+        ({"steps": 1, "lr_decay": 0.5, "lr_decay_at": []}, "expected lr_decay_at with"),
         ({"steps": 1, "lr_decay_at": (20, 10)}, r"larger than the one before, got \(20, 10\)"),
         ({"steps": 1, "lr_decay_at": (2, 2)}, "larger than the one before"),
         ({"steps": 1, "lr_decay_at": (0, 2)}, "larger than the one before"),
@@ -474,6 +476,27 @@ def test_settings_out_of_range_raise(options, message):
 def test_epochs_of_endless_data_raise(tmp_path):
     with pytest.raises(ValueError, match="got epochs"):
         small_fit(tmp_path, small_settings(None, epochs=1))
+
+
+def test_numbers_of_numpy_are_settings():
+    settings = Settings(steps=np.int64(3), seed=np.int64(2), lr=np.float32(0.5))
+    assert (settings.steps, settings.seed, settings.lr) == (3, 2, 0.5)
+
+
+@dataclass(frozen=True)
+class OfAFolder(Copying):
+    """A task with lists of batches, and the path of a folder."""
+
+    path: str = "/"
+
+    def batches(self, split, *arguments, **options):
+        batches = super().batches(split, *arguments, **options)
+        return batches if split == "train" else list(batches)
+
+
+def test_a_task_may_have_a_folder_and_lists_of_batches(tmp_path):
+    task = OfAFolder(delay=4, symbols=2, test_examples=4)
+    assert small_fit(tmp_path / "run", small_settings(2), task=task).state == "ended"
 
 
 @pytest.mark.parametrize("when", ["epoch", (1, 2)])

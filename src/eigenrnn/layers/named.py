@@ -237,7 +237,7 @@ class ORNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Householder, reflections=reflections)
-        options = self.published_options | options
+        options = ORNN.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -285,7 +285,7 @@ class ScuRNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(ScaledCayley, dtype=torch.complex64, init=matrix_init)
-        options = self.published_options | options
+        options = ScuRNN.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -325,7 +325,7 @@ class URNN(RNN):
         num_layers: int = 1,
         **options: Unpack[RNNOptions],
     ) -> None:
-        options = self.published_options | options
+        options = URNN.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=FourierProduct, **options)
 
 
@@ -369,7 +369,7 @@ class FullCapacityURNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(MovingCayley, init=matrix_init, dtype=torch.complex64)
-        options = self.published_options | options
+        options = FullCapacityURNN.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -420,7 +420,7 @@ class EURNN(RNN):
         constraint = partial(
             Givens, layers=capacity, style=style, dtype=torch.promote_types(dtype, torch.float32)
         )
-        options = self.published_options | options
+        options = EURNN.published_options | options
         if dtype in (torch.bfloat16, torch.float16):
             options["dtype"] = dtype
         if dtype in (torch.float64, torch.complex128):
@@ -587,7 +587,7 @@ class SpectralRNN(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(BoundedSVD, reflections=reflections, margin=margin)
-        options = self.published_options | options
+        options = SpectralRNN.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -622,7 +622,7 @@ class RNNOrth(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=orthogonal_)
-        options = self.published_options | options
+        options = RNNOrth.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)
 
 
@@ -657,5 +657,5 @@ class RNNGlorot(RNN):
         **options: Unpack[RNNOptions],
     ) -> None:
         constraint = partial(Unconstrained, init=glorot_normal_)
-        options = self.published_options | options
+        options = RNNGlorot.published_options | options
         super().__init__(input_size, hidden_size, num_layers, constraint=constraint, **options)

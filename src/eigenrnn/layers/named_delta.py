@@ -55,7 +55,7 @@ class GatedDeltaNet(DeltaNet):
         eigenvalues: tuple[float, float] = (0.0, 1.0),
         **options: Unpack[DeltaNetOptions],
     ) -> None:
-        options = self.published_options | options
+        options = GatedDeltaNet.published_options | options
         super().__init__(
             input_size, hidden_size, num_layers, heads=heads, eigenvalues=eigenvalues, **options
         )
@@ -102,7 +102,7 @@ class DeltaProduct(DeltaNet):
         eigenvalues: tuple[float, float] = (-1.0, 1.0),
         **options: Unpack[DeltaNetOptions],
     ) -> None:
-        options = self.published_options | options
+        options = DeltaProduct.published_options | options
         super().__init__(
             input_size,
             hidden_size,

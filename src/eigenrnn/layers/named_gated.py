@@ -106,7 +106,7 @@ class NCGRU(GRU):
         constraints: dict[str, Callable[[int], Constraint]] = dict.fromkeys(GATES, free_set)
         for gate in orthogonal:
             constraints[gate] = orthogonal_set
-        options = self.published_options | options
+        options = NCGRU.published_options | options
         super().__init__(
             input_size,
             hidden_size,
@@ -173,7 +173,7 @@ class GORU(GRU):
         **options: Unpack[GRUOptions],
     ) -> None:
         small = partial(Unconstrained, init=uniform_)
-        options = self.published_options | options
+        options = GORU.published_options | options
         super().__init__(
             input_size,
             hidden_size,

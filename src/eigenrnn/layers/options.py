@@ -18,7 +18,8 @@ __all__ = ["DeltaNetOptions", "FullSignature", "GRUOptions", "LayerOptions", "RN
 class FullSignature:
     """The `__signature__` of a class: its options by name, in place of `**options`.
 
-    A class that gives an option another default than its base does has it in `published_options`.
+    A class that gives an option another default than its base does has it in `published_options`,
+    which no subclass changes.
     """
 
     def __get__(self, instance: object | None, owner: type) -> inspect.Signature:

@@ -10,7 +10,6 @@ from importlib import import_module
 from io import TextIOWrapper
 from itertools import pairwise
 from pkgutil import resolve_name
-from signal import SIGPIPE
 from typing import Any, cast, get_args, get_origin
 
 import docstring_parser
@@ -29,6 +28,8 @@ from eigenrnn_experiments.errors import (
 from eigenrnn_experiments.tasks.base import Task, check_task
 
 __all__ = ["arguments_of", "function_of", "parser_of", "run"]
+
+_SIGPIPE = 13  # which the module signal lacks on Windows
 
 _USER_ERRORS = (
     ArgumentError,
@@ -68,7 +69,7 @@ def run(arguments: list[str], **passed: Any) -> int:
         return status
     except BrokenPipeError:  # who reads the output, such as `head`, has ended
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return SIGNALLED + SIGPIPE
+        return SIGNALLED + _SIGPIPE
     except StoppedError as stopped:
         _print_error(str(stopped))
         return SIGNALLED + stopped.signal

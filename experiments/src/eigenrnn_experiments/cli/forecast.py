@@ -21,6 +21,9 @@ from eigenrnn_experiments.console import plain_console, say
 
 __all__ = ["forecast"]
 
+_ROUNDING = 0.05
+"""By which share of a step two steps may differ, as times with few decimals do."""
+
 _STEP = "step"
 """The column of the numbers of the steps, where no column has the times."""
 
@@ -69,8 +72,7 @@ def forecast(
     _check_headings(sequence, time, targets)
     if time is not None:
         parts = [part.set_index(time) for part in parts]
-        for part in parts:
-            _check_steps(part.index)
+        parts = [part.set_axis(_evenly_spaced(part.index)) for part in parts]
     forecaster = SequenceForecaster(season=season, random_state=seed)
     with plain_console(stderr=True).status(f"training on {len(table)} rows"):
         forecaster.fit([part[targets] for part in parts])
@@ -103,22 +105,24 @@ def _check_headings(sequence: str | None, time: str | None, targets: list[str]) 
             )
 
 
-def _check_steps(times: Any) -> None:
-    """Check that numbers as times are equally far apart; the forecaster checks dates.
+def _evenly_spaced(times: Any) -> Any:
+    """Return times; numbers that were rounded, such as those of 30 Hz, at equal distances.
 
     Raises:
-        ValueError: If they are not: the numbers of the forecasts would be made up.
+        ValueError: If numbers are not equally far apart: those of the forecasts would be made up.
+            The forecaster checks dates.
     """
     if len(times) < 3 or not is_numeric_dtype(times.dtype):
-        return
+        return times
     values = times.to_numpy(float)
     distances = np.diff(values)
-    average = (values[-1] - values[0]) / (len(values) - 1)
-    rounding = 4 * np.finfo(float).eps * np.abs(values).max()
-    is_next = np.abs(distances - average) < rounding
-    if average > 0 and is_next.all():
-        return
-    other = int((distances != distances[0]).argmax())
+    usual = np.median(distances)
+    apart = np.abs(distances - usual)
+    if usual > 0 and apart.max() < _ROUNDING * usual:
+        if not apart.any():
+            return times
+        return pd.Index(np.linspace(values[0], values[-1], len(values)), name=times.name)
+    other = int(apart.argmax())
     raise ValueError(
         f"expected times that are equally far apart in column {times.name}, got {times[other]} "
         f"before {times[other + 1]}: give each step a row; write dates as 2026-11-30; or leave "

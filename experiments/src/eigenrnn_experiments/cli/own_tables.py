@@ -81,7 +81,9 @@ def _read_csv(path: str, texts: set[str | None]) -> pd.DataFrame:
         if source is not path:
             source.seek(0)
         # pandas takes NA, None and the like for missing in every column or in none
-        read: Any = pd.read_csv(source, usecols=[*texts], dtype="str", na_filter=False)
+        read: Any = pd.read_csv(
+            source, usecols=[*texts], dtype="str", na_filter=False, index_col=False
+        )
         for name in texts:
             table[name] = read[name].replace("", None)
     return table

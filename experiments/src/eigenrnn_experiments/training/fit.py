@@ -103,7 +103,7 @@ def fit(
     pace = settings.pace(task)
     # before anything is written: without data no partial run should be left behind
     for split in task.splits:
-        check_batch(task, next(task.batches(split, settings.batch_size_of(split)), None))
+        check_batch(task, next(iter(task.batches(split, settings.batch_size_of(split))), None))
     selection = Selection(task, settings.best_by)
     baseline = task.baseline()
     key = key or RunKey(seed=settings.seed)
@@ -158,7 +158,10 @@ def _is_finished(saved: Mapping[str, Any], run: Run, path: Path, steps: int) -> 
     defaults = {n: value for n, value in describe_defaults(Settings).items() if n in known}
     if isinstance(stored.get("settings"), dict):
         stored = {**stored, "settings": defaults | stored["settings"]}
-    changed = differences(stored, run.fingerprint)
+    fingerprint = run.fingerprint
+    if "sha256" not in stored:  # a checkpoint from before texts had checksums
+        fingerprint.pop("sha256", None)
+    changed = differences(stored, fingerprint)
     if changed:
         raise ValueError(
             f"expected the model, task and settings of the run to resume, got {'; '.join(changed)}"
@@ -184,8 +187,9 @@ def _begun_run(model: nn.Module, task: Task, settings: Settings, **known: Any) -
     path = getattr(task, "path", None)
     if isinstance(path, str | Path):
         files["path"] = str(path)
-        with Path(path).open("rb") as file:
-            sha256["path"] = hashlib.file_digest(file, "sha256").hexdigest()
+        if Path(path).is_file():
+            with Path(path).open("rb") as file:
+                sha256["path"] = hashlib.file_digest(file, "sha256").hexdigest()
     run = Run(
         **known,
         task=Description(describe(task)["class"], describe_options(task)),

@@ -4,6 +4,8 @@ import math
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple
 
+import numpy as np
+
 from eigenrnn_experiments.tasks.base import Task, check_choices
 
 __all__ = [
@@ -181,7 +183,9 @@ class Settings:
         penalties = ("rate_penalty", "weight_penalty")
         for name in (*rates, *penalties, "clip_norm", "clip_value", "stop_below"):
             number = getattr(self, name)
-            is_number = isinstance(number, int | float) and not isinstance(number, bool)
+            is_number = not isinstance(number, bool) and isinstance(
+                number, int | float | np.number
+            )
             if number is not None and not (is_number and 0 <= number < math.inf):
                 raise ValueError(f"expected a finite {name} >= 0, got {number!r}")
         for name in ("clip_norm", "clip_value"):
@@ -205,7 +209,7 @@ class Settings:
         at: Any = self.lr_decay_at
         if not 0 < self.lr_decay <= 1:
             raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
-        if self.lr_decay < 1 and at == ():
+        if self.lr_decay < 1 and not len(at if isinstance(at, list | tuple) else [at]):
             raise ValueError(f"expected lr_decay_at with lr_decay={self.lr_decay}, got none")
         if isinstance(at, str):
             return
@@ -257,4 +261,4 @@ class Settings:
 
 
 def _is_whole(value: object) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
+    return not isinstance(value, bool) and isinstance(value, int | np.integer)
