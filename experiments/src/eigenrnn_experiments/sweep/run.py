@@ -319,7 +319,8 @@ class Sweep:
         table = table_of(records)
         numbers = [name for name in table if name.startswith(("best_", "last_", "scores_"))]
         # but for those of the grid, such as the steps
-        columns = [name for name in dict.fromkeys([*_COLUMNS, *numbers]) if name not in lines[0]]
+        taken = {name for line in lines for name in line}
+        columns = [name for name in dict.fromkeys([*_COLUMNS, *numbers]) if name not in taken]
         # as objects: a column of whole numbers with empty cells would become one of floats
         shown = table[columns].astype(object)
         results = pd.concat([pd.DataFrame(lines, dtype=object), shown], axis=1)
