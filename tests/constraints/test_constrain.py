@@ -344,18 +344,18 @@ REJECTED = {
         ValueError,
         "real numbers, got weight of torch.complex64",
     ),
-    "buffer": (with_buffer(), ("matrix", ScaledCayley), ValueError, "a parameter, got matrix"),
+    "buffer": (with_buffer(), ("matrix", ScaledCayley), ValueError, "matrix to be a parameter"),
     "spectral norm": (
         nn.utils.spectral_norm(nn.Linear(N, N)),
         ("weight", ScaledCayley),
         ValueError,
-        "remove weight_norm, spectral_norm",
+        "Where weight_norm, spectral_norm",
     ),
     "pruned": (
         prune.random_unstructured(nn.Linear(N, N), "weight", 0.5),
         ("weight", ScaledCayley),
         ValueError,
-        "or pruning first",
+        "or pruning computes it, remove that first",
     ),
     "no constraint": (nn.Linear(N, N), ("weight", nn.Identity), TypeError, "Identity"),
 }
@@ -378,6 +378,13 @@ def test_free_rows_of_a_frozen_module_stay_frozen(constrained):
     constrain(module, "weight_hh_l0", ScaledCayley, "i")
     trained = [name for name, weight in module.named_parameters() if weight.requires_grad]
     assert trained == ["parametrizations.weight_hh_l0.0.constraints.0.raw"]
+
+
+def test_a_parameter_with_two_names_is_constrained_by_either():
+    module = nn.Linear(N, N)
+    module.second = module.weight
+    W = constrain(module, "second", ScaledCayley).second
+    assert orthogonality_error(W) < tol(torch.float32, N)
 
 
 @pytest.mark.filterwarnings("ignore:Complex modules are a new feature:UserWarning")

@@ -164,7 +164,7 @@ def test_at_a_multiple_eigenvalue_the_radius_counts_as_a_constant(T, dtype):
     constraint, G = divided(T.to(dtype)), gaussian(len(T), 5, dtype)
     W = constraint()
     W.backward(G)
-    rho = (T.to(dtype) / W.detach()).nanmedian()  # of 0 / 0 too
+    rho = (T.to(dtype) / W.detach()).nanmedian()  # 0 / 0 is NaN
     assert rho == pytest.approx(radius(T), rel=1e-3)
     assert distance(constraint.raw.grad, G / rho) <= tol(dtype, len(T))
 

@@ -124,13 +124,14 @@ def constrain(
         raise ValueError(f"expected a matrix of real numbers, got {name} of {weight.dtype}")
     earlier = _constrained_rows(module, name)
     if earlier is None:
-        stored: Any = dict(module.named_parameters(recurse=False)).get(name)
+        own = module.named_parameters(recurse=False, remove_duplicate=False)
+        stored: Any = dict(own).get(name)
     else:
         stored = cast("Any", module.parametrizations)[name].original
     if stored is None:
         raise ValueError(
-            f"expected a parameter, got {name}, which is none: remove weight_norm, spectral_norm "
-            "or pruning first"
+            f"expected {name} to be a parameter, got a plain tensor or a buffer. Where "
+            "weight_norm, spectral_norm or pruning computes it, remove that first"
         )
     blocks = earlier.blocks() if earlier else []
     size = weight.shape[1]

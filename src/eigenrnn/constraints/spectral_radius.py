@@ -184,7 +184,13 @@ class _Radius(torch.autograd.Function):
     """The spectral radius, with the gradient that its two factors give."""
 
     @staticmethod
-    def forward(ctx: Any, T: Tensor, rho: Tensor, left: Tensor, right: Tensor) -> Tensor:
+    def forward(
+        ctx: Any,
+        T: Tensor,  # (N, N)
+        rho: Tensor,  # ()
+        left: Tensor,  # (N, 2)
+        right: Tensor,  # (N, 2)
+    ) -> Tensor:  # ()
         ctx.save_for_backward(T, left, right)
         return rho
 
@@ -285,7 +291,7 @@ def _solve(T: Tensor) -> _Eigenpair:
         u = _unit(torch.linalg.lu_solve(LU, pivots, u))
         v = _unit(torch.linalg.lu_solve(LU, pivots, v, adjoint=True))
     v = _normalised(v[:, 0], u[:, 0])
-    if is_multiple:  # as where the eigenvectors merge
+    if is_multiple:  # an infinite v tells the caller that the radius has no gradient
         v = torch.full_like(v, math.inf)
     return eigenvalue, u[:, 0], v
 

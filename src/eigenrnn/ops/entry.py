@@ -118,7 +118,7 @@ class Entry:
             return self._run(operands, options, backend, True)
 
     def _run_in_float32(self, operands: Any, options: Any, backend: str | None) -> _Results:
-        """Return results of 16 bits, as under autocast: states of many steps need more than 8."""
+        """Return results of 16 bits. W and the states that go on have 32, as under autocast."""
         self.recurrence.check_dtypes(self._dtypes, operands)
         operands = self.recurrence.with_initial_states(operands)
         dtype: torch.dtype = operands[0].dtype

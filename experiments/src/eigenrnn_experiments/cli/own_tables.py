@@ -107,7 +107,7 @@ def _numbers_or_labels(texts: Any) -> Any:
 
 
 def check_roles(**columns: str | Sequence[str] | None) -> None:
-    """Check that no column has two roles, such as that of the times and that of the targets.
+    """Check that each column has one role: a column of times, for example, is no target.
 
     Raises:
         ValueError: If one has.

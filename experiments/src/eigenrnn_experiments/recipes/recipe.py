@@ -791,8 +791,7 @@ def check_reported(row: Row) -> None:
                 f"expected a number of {row.label} that a run has, got {reported.measure}"
             )
         if reported.quantity == "epoch_seconds":
-            if row.task.steps_per_epoch(row.settings.batch_size) is None:
-                raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+            _steps_per_epoch(row)
         elif reported.column is None and reported.quantity not in known | {"success"}:
             raise ValueError(
                 f"expected a number of {row.label} among {', '.join(sorted(known))}, got "
@@ -800,14 +799,29 @@ def check_reported(row: Row) -> None:
             )
 
 
+def _steps_per_epoch(row: Row) -> int:
+    """Return the number of steps in an epoch.
+
+    Raises:
+        ValueError: If the task has no epochs.
+    """
+    steps = row.task.steps_per_epoch(row.settings.batch_size)
+    if steps is None:
+        raise ValueError(f"expected a task with epochs in {row.label}, got endless data")
+    return steps
+
+
 def _value(row: Row, reported: Reported, run: Run, files: RunFolder) -> float | None:
-    """Return the number of a run by the paper's rule; None if the run does not count."""
+    """Return the number of a run by the paper's rule; None if the run does not count.
+
+    Raises:
+        ValueError: If the row compares the time of an epoch, and its task has none.
+    """
     if reported.quantity == "epoch_seconds":
-        per_epoch = row.task.steps_per_epoch(row.settings.batch_size) or 0
         seconds = run.processor_seconds  # which other programs on the machine change little
         if seconds is None:
             seconds = run.seconds
-        return seconds / run.steps * per_epoch
+        return seconds / run.steps * _steps_per_epoch(row)
     if reported.quantity == "success":
         return float(_is_success(row, reported, run, files))
     if reported.only_successes and not _is_success(row, reported, run, files):

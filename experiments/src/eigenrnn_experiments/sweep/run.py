@@ -318,9 +318,10 @@ class Sweep:
                 lines.append(line)
         table = table_of(records)
         numbers = [name for name in table if name.startswith(("best_", "last_", "scores_"))]
-        # but for those of the grid, such as the steps
-        taken = {name for line in lines for name in line}
-        columns = [name for name in dict.fromkeys([*_COLUMNS, *numbers]) if name not in taken]
+        columns = list(dict.fromkeys([*_COLUMNS, *numbers]))
+        # a grid may vary one of them, such as the steps, which then stand in `lines`
+        varied = set[str]().union(*lines)
+        columns = [name for name in columns if name not in varied]
         # as objects: a column of whole numbers with empty cells would become one of floats
         shown = table[columns].astype(object)
         results = pd.concat([pd.DataFrame(lines, dtype=object), shown], axis=1)

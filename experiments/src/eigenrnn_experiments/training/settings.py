@@ -209,8 +209,6 @@ class Settings:
         at: Any = self.lr_decay_at
         if not 0 < self.lr_decay <= 1:
             raise ValueError(f"expected 0 < lr_decay <= 1, got {self.lr_decay}")
-        if self.lr_decay < 1 and not len(at if isinstance(at, list | tuple) else [at]):
-            raise ValueError(f"expected lr_decay_at with lr_decay={self.lr_decay}, got none")
         if isinstance(at, str):
             return
         is_sequence = isinstance(at, list | tuple)
@@ -219,6 +217,8 @@ class Settings:
                 "expected lr_decay_at to be 'epoch', 'plateau' or numbers of epochs, each larger "
                 f"than the one before, got {at!r}"
             )
+        if self.lr_decay < 1 and not at:
+            raise ValueError(f"expected lr_decay_at with lr_decay={self.lr_decay}, got none")
 
     def batch_size_of(self, split: str) -> int:
         """Return the batch size of the steps on `train`, or of the evaluations of another set."""

@@ -110,8 +110,8 @@ def integer_network(
     vector = Vector("input", x.shape[-1], places_for(largest_input))
     if embedding is None and 0 < largest_input < _LEAST_INPUT:
         raise ValueError(
-            f"expected inputs of at least {_LEAST_INPUT} in the calibration, whose largest has 7 "
-            f"bits, got {largest_input:.3g}: pass scaling="
+            f"expected a calibration whose largest input is at least {_LEAST_INPUT:.2g}, got "
+            f"{largest_input:.2g}: in units of 2^-24 fewer than 7 bits are left, so pass scaling="
         )
     if embedding is not None:
         if x.min() < 0 or x.max() >= len(embedding):
