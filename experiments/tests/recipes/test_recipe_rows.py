@@ -87,6 +87,12 @@ def test_a_computed_number_has_the_printed_digits(name):
     assert f"{row.compute():.3g}" == f"{row.reported[0].value:.3g}"
 
 
+def test_a_row_and_its_quick_row_have_a_length():
+    for row in TRAINED.values():
+        for each in (row, row.quick()):
+            assert each.settings.pace(each.task).steps > 0
+
+
 def test_the_reported_quantities_are_measured():
     others = {"loss", "loss_mean", "success", "epoch_seconds"}
     for name, row in TRAINED.items():

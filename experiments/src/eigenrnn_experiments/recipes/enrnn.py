@@ -101,7 +101,7 @@ _COMPARISON = Setup(
     reported=Reported(None, "figure 1", quantity="loss", rule="last", note=_CURVE),
     head_init=glorot_uniform_,
     head_bias_init=zeros_,
-    quick_task=Adding(20, test_examples=100),
+    quick_task=Adding(20, train_examples=100, test_examples=100),
     quick_steps=10,
 )
 _SHORT_SIZES = _COMPARISON.reported_as(place="figure 6")
