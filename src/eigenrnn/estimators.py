@@ -210,7 +210,7 @@ class _SequenceEstimator(BaseEstimator):
         vars(self).pop("feature_names_in_", None)  # of an earlier fit
         sequences, names = _read(X, None, self.missing)
         if names is not None:
-            check_plain(names, "the columns of X", "frame.rename(columns=str)")
+            check_plain(names.tolist(), "the columns of X", "frame.rename(columns=str)")
             self.feature_names_in_: NDArray[Any] = names
         self.n_features_in_: int = sequences[0].shape[1]
         check_consistent_length(sequences, y, sample_weight, groups)
@@ -481,7 +481,7 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
         labels = column_or_1d(np.asarray(labels), warn=True)
         assert_all_finite(labels, input_name="y")
         check_classification_targets(labels)
-        check_plain(labels, "the classes in y", "y.astype(str)")
+        check_plain(labels.tolist(), "the classes in y", "y.astype(str)")
         return labels
 
     def _around_outputs(self) -> dict[str, Any]:

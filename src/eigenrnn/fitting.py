@@ -216,13 +216,13 @@ def drawing_batches(
     return of_next_batch
 
 
-def check_plain(values: Any, name: str, remedy: str) -> None:
-    """Check, before a training, that `write_file` can write the values of an array.
+def check_plain(values: Iterable[Any], name: str, remedy: str) -> None:
+    """Check, before a training, that `write_file` can write values.
 
     Raises:
         ValueError: If it cannot.
     """
-    for value in values.tolist():
+    for value in values:
         if not _is_plain(value):
             kind = type(value).__name__
             raise ValueError(f"expected {name} to be numbers or texts, got a {kind}: {remedy}")

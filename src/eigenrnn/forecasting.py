@@ -19,6 +19,7 @@ from eigenrnn.closed_loop import rollout
 from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.fitting import (
     Loop,
+    check_plain,
     checked_device,
     drawing,
     drawing_batches,
@@ -411,6 +412,12 @@ class SequenceForecaster(BaseEstimator):
         # the names of columns, if y and X are frames
         values, known, names, self.form_ = _read_all(y, X, targets)
         self.columns_, self.known_columns_ = names
+        check_plain(self.form_.columns, "the columns of y", "frame.rename(columns=str)")
+        if self.known_columns_ is not None:
+            columns = self.known_columns_.tolist()
+            check_plain(columns, "the columns of X", "frame.rename(columns=str)")
+        if self.form_.keys is not None:
+            check_plain(self.form_.keys[0], "the names of the series", "frame.rename(str, level=0)")
         self.targets_ = targets
         shortest = min(map(len, values))
         if shortest < self.season + 8:
