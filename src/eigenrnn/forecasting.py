@@ -412,12 +412,13 @@ class SequenceForecaster(BaseEstimator):
         # the names of columns, if y and X are frames
         values, known, names, self.form_ = _read_all(y, X, targets)
         self.columns_, self.known_columns_ = names
-        check_plain(self.form_.columns, "the columns of y", "frame.rename(columns=str)")
+        rename = "frame.rename(columns=str)"
+        check_plain(self.form_.columns, "the columns of y", rename)
         if self.known_columns_ is not None:
-            columns = self.known_columns_.tolist()
-            check_plain(columns, "the columns of X", "frame.rename(columns=str)")
+            check_plain(self.known_columns_.tolist(), "the columns of X", rename)
         if self.form_.keys is not None:
-            check_plain(self.form_.keys[0], "the names of the series", "frame.rename(str, level=0)")
+            series, _ = self.form_.keys
+            check_plain(series, "the names of the series", "frame.rename(str, level=0)")
         self.targets_ = targets
         shortest = min(map(len, values))
         if shortest < self.season + 8:

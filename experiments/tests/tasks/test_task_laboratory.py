@@ -18,7 +18,7 @@ from eigenrnn_experiments.tasks import (
 )
 from eigenrnn_experiments.tasks.base import generator_for
 from eigenrnn_experiments.training import Settings
-from eigenrnn_experiments.training.train_step import Objective
+from eigenrnn_experiments.training.objective import Objective
 
 TASKS = [PerceptualDecision(), DelayedMatch(), ContextIntegration(), ReadySetGo()]
 each_task = pytest.mark.parametrize("task", TASKS, ids=lambda task: type(task).__name__)

@@ -21,7 +21,7 @@ from eigenrnn_experiments.tasks import (
     Synthetic,
 )
 from eigenrnn_experiments.tasks.base import check_batch, check_task, epoch_indices, generator_for
-from eigenrnn_experiments.training.train_step import Objective
+from eigenrnn_experiments.training.objective import Objective
 from synthetic_data import encoded_drives, patched_enwik8, synthetic_enwik8, write_drives
 from task_cases import TASKS
 

@@ -21,12 +21,8 @@ from eigenrnn import (
 )
 from eigenrnn.constraints import Constraint, ScaledCayley, Unconstrained
 from eigenrnn.models import constrained_parameters
+from eigenrnn_experiments.training.optimisers import RMSpropTF1, build_optimisers, lr_factor
 from eigenrnn_experiments.training.settings import Settings
-from eigenrnn_experiments.training.train_step import (
-    RMSpropTF1,
-    build_optimisers,
-    lr_factor,
-)
 from training_run import small_model
 
 

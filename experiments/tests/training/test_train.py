@@ -17,7 +17,8 @@ from eigenrnn_experiments.errors import NonFiniteLossError, RunExistsError
 from eigenrnn_experiments.tasks import Copying
 from eigenrnn_experiments.tasks.base import Batch
 from eigenrnn_experiments.training import Callback, RunFolder, Settings, checkpoint
-from eigenrnn_experiments.training.train_step import Objective, TrainStep, open_fabric
+from eigenrnn_experiments.training.objective import Objective
+from eigenrnn_experiments.training.train_step import TrainStep, open_fabric
 from training_run import TASK, losses, read_metrics, small_fit, small_model, small_settings
 
 

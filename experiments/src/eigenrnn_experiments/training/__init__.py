@@ -3,11 +3,11 @@
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.dynamics import Dynamics
 from eigenrnn_experiments.training.fit import fit
+from eigenrnn_experiments.training.optimisers import RMSpropTF1
 from eigenrnn_experiments.training.resynthesis import resynthesise
 from eigenrnn_experiments.training.run import Run, RunFolder, RunKey
 from eigenrnn_experiments.training.settings import Settings
 from eigenrnn_experiments.training.table import runs
-from eigenrnn_experiments.training.train_step import RMSpropTF1
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "fit",

@@ -23,9 +23,10 @@ from eigenrnn_experiments.tasks.base import Selection, Task
 from eigenrnn_experiments.training import checkpoint
 from eigenrnn_experiments.training.callbacks import Callback
 from eigenrnn_experiments.training.log import RunLog
+from eigenrnn_experiments.training.optimisers import lr_factor
 from eigenrnn_experiments.training.run import Metrics, Run, RunFolder, State, first_below
 from eigenrnn_experiments.training.settings import Pace, Settings
-from eigenrnn_experiments.training.train_step import StepMetrics, TrainStep, lr_factor
+from eigenrnn_experiments.training.train_step import StepMetrics, TrainStep
 
 __all__ = ["BestModel", "DeferredSignals", "TrainingLoop", "TrainingState", "checkpoint_errors"]
 
@@ -369,9 +370,8 @@ class TrainingLoop:
             previous = self.best.metrics.get(split)
         if self.selection.is_better(metrics[split], previous):
             state.waited = 0
-            with self.train_step.average.swapped_in():
-                # a copy: a `state_dict` holds the parameters themselves, which go on training
-                weights = deepcopy(self.train_step.model.state_dict())
+            # a copy: a `state_dict` holds the parameters themselves, which go on training
+            weights = deepcopy(self.train_step.evaluated.state_dict())
             self.best = BestModel(state.step, metrics, weights)
             checkpoint.save(self.files.best, vars(self.best))
         else:
@@ -380,11 +380,11 @@ class TrainingLoop:
         has_waited = settings.patience is not None and state.waited >= settings.patience
         is_low = settings.stop_below is not None and metrics[split]["loss"] < settings.stop_below
         state.ended = has_waited or is_low
-        if settings.average_after is not None and not self.train_step.average.is_active:
+        if settings.average_after is not None and self.train_step.average is None:
             # as in NT-ASGD of AWD-LSTM: without the last evaluations, so that noise decides less
             earlier = state.deciding[: -settings.average_after]
             if earlier and score < max(earlier):
-                self.train_step.average.start()
+                self.train_step.start_average()
         state.deciding.append(score)
         return metrics
 

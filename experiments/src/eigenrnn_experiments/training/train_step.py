@@ -1,118 +1,27 @@
-"""The optimisers, one training step and one evaluation, on the device of the run."""
+"""One training step and one evaluation, on the device of the run."""
 
 import math
 import warnings
-from bisect import bisect_right
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, TypeAlias
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
 from torch import Tensor, nn
-from torch.optim import SGD, Adam, AdamW, Optimizer, RMSprop
 
-from eigenrnn.constraints import Constraint
-from eigenrnn.models import SequenceModel, constrained_parameters, penalty, raw_parameters
+from eigenrnn import AveragedModel
 from eigenrnn_experiments.errors import NonFiniteLossError
 from eigenrnn_experiments.tasks.base import Batch, Task
+from eigenrnn_experiments.training.objective import Objective, changed
+from eigenrnn_experiments.training.optimisers import build_optimisers
 from eigenrnn_experiments.training.run import Metrics
-from eigenrnn_experiments.training.settings import OptimiserName, Settings
+from eigenrnn_experiments.training.settings import Settings
 
 if TYPE_CHECKING:
     from lightning.fabric import Fabric
 
-__all__ = [
-    "Objective",
-    "ParameterMean",
-    "RMSpropTF1",
-    "StepMetrics",
-    "TrainStep",
-    "build_optimisers",
-    "lr_factor",
-    "open_fabric",
-]
-
-HiddenState: TypeAlias = "Tensor | tuple[HiddenState, ...] | None"
-"""A tensor whose dimension 1 is the batch, a tuple of such tensors, or None."""
-
-_TRUE_DTYPES = {
-    "64-true": torch.float64,
-    "16-true": torch.float16,
-    "bf16-true": torch.bfloat16,
-}
-
-
-class ParameterMean:
-    """The running mean of parameters since the step at which averaging started.
-
-    Args:
-        parameters: The trained parameters.
-    """
-
-    def __init__(self, parameters: Sequence[Tensor]) -> None:
-        self._parameters = parameters
-        self._steps = 0
-        self._means: list[Tensor] | None = None
-
-    @property
-    def is_active(self) -> bool:
-        """Whether averaging has started."""
-        return self._means is not None
-
-    def start(self) -> None:
-        """Start averaging from the current parameters."""
-        self._means = [p.detach().clone() for p in self._parameters]
-        self._steps = 1
-
-    @torch.no_grad()
-    def update(self) -> None:
-        """Include the current parameters in the mean, if averaging has started."""
-        if self._means is None:
-            return
-        self._steps += 1
-        for mean, parameter in zip(self._means, self._parameters, strict=True):
-            mean.lerp_(parameter, 1 / self._steps)
-
-    @contextmanager
-    def swapped_in(self) -> Generator[None]:
-        """Replace the parameters by their means inside the context, if averaging has started."""
-        if self._means is None:
-            yield
-            return
-        current = [p.detach().clone() for p in self._parameters]
-        self._copy_to_parameters(self._means)
-        try:
-            yield
-        finally:
-            self._copy_to_parameters(current)
-
-    def state_dict(self) -> dict[str, Any]:
-        """Return the mean and the number of steps it covers."""
-        return {"steps": self._steps, "means": self._means}
-
-    def load_state_dict(self, state: Mapping[str, Any]) -> None:
-        """Restore a state returned by `state_dict`.
-
-        Raises:
-            KeyError: If a part is missing.
-            ValueError: If the means differ from the parameters in number.
-        """
-        self._steps = state["steps"]
-        means = state["means"]
-        if means is None:
-            self._means = None
-            return
-        restored: list[Tensor] = []
-        for mean, parameter in zip(means, self._parameters, strict=True):
-            restored.append(mean.to(parameter))  # a checkpoint is read onto the CPU
-        self._means = restored
-
-    @torch.no_grad()
-    def _copy_to_parameters(self, values: Sequence[Tensor]) -> None:
-        for parameter, value in zip(self._parameters, values, strict=True):
-            parameter.copy_(value)
+__all__ = ["StepMetrics", "TrainStep", "open_fabric"]
 
 
 def open_fabric(settings: Settings) -> "Fabric":
@@ -174,8 +83,7 @@ class TrainStep:
         settings: Optimisers, clipping, precision and seed.
 
     Raises:
-        ValueError: If the model has no trainable parameters, or averaging is requested for a
-            model that does not support it.
+        ValueError: If the model has no trainable parameters.
     """
 
     def __init__(self, fabric: "Fabric", model: nn.Module, task: Task, settings: Settings) -> None:
@@ -197,9 +105,7 @@ class TrainStep:
         # `update` overwrites the rates of the groups, so those of the settings are kept
         self._rates = [optimiser.param_groups[0]["lr"] for optimiser in self._optimisers]
         self.parameters = {n: p for n, p in model.named_parameters() if p.requires_grad}
-        self.average = ParameterMean(list(self.parameters.values()))
-        if settings.average_after is not None:
-            _check_can_average(model)
+        self.average: AveragedModel | None = None
         self._unread: list[tuple[int, Tensor]] = []  # numbers of steps, on the device
 
     def take(
@@ -300,25 +206,38 @@ class TrainStep:
                 self.scaler.step(optimiser)
         if self.scaler is not None:
             self.scaler.update()
-        self.average.update()
+        if self.average is not None:
+            self.average.update_parameters(self.model)
+
+    def start_average(self) -> AveragedModel:
+        """Average the weights of the model from the current ones on."""
+        self.average = AveragedModel(self.model)
+        self.average.update_parameters(self.model)
+        return self.average
+
+    @property
+    def evaluated(self) -> nn.Module:
+        """The model that is evaluated and kept: the average, once it has started."""
+        if self.average is None:
+            return self.model
+        return self.average.module
 
     @torch.no_grad()
     def evaluate(self) -> Metrics:
-        """Return the loss and the metrics of each fixed set, with the mean of the parameters."""
+        """Return the loss and the metrics of each fixed set."""
         task = self._objective.task
         found: Metrics = {}
-        self._objective.eval()
-        with self.average.swapped_in():
-            for split in task.splits:
-                if split == "train":
-                    continue
-                sums: list[Tensor] = []
-                self._seed(0)  # all evaluations have the same noise, whatever was measured before
-                for batch in task.batches(split, self._settings.batch_size_of(split)):
-                    with self.fabric.autocast():
-                        sums.append(self._objective.evaluate(batch.to(self.fabric.device)))
-                found[split] = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
-        self._objective.train()
+        objective = Objective(self.evaluated, task, self._settings.precision).eval()
+        for split in task.splits:
+            if split == "train":
+                continue
+            sums: list[Tensor] = []
+            self._seed(0)  # all evaluations have the same noise, whatever was measured before
+            for batch in task.batches(split, self._settings.batch_size_of(split)):
+                with self.fabric.autocast():
+                    sums.append(objective.evaluate(batch.to(self.fabric.device)))
+            found[split] = task.metrics_from_sums(torch.stack(sums).cpu().double().sum(0))
+        self.model.train()
         return found
 
     def _clip(self, norms: list[Tensor]) -> None:
@@ -336,8 +255,8 @@ class TrainStep:
             "model": self.model.state_dict(),
             "optimisers": [optimiser.state_dict() for optimiser in self._optimisers],
             "precision": self._precision.state_dict(),
-            "hidden_state": self._objective.hidden_states[True],
-            "average": self.average.state_dict(),
+            "hidden_state": self._objective.hidden_state,
+            "average": None if self.average is None else self.average.state_dict(),
         }
 
     def load_state_dict(self, state: Mapping[str, Any]) -> None:
@@ -351,10 +270,11 @@ class TrainStep:
         for optimiser, its_state in zip(self._optimisers, state["optimisers"], strict=True):
             optimiser.load_state_dict(its_state)
         self._precision.load_state_dict(state["precision"])
-        self._objective.hidden_states[True] = _changed(
+        self._objective.hidden_state = changed(
             state["hidden_state"], lambda part: part.to(self.fabric.device)
         )
-        self.average.load_state_dict(state["average"])
+        if state["average"] is not None:
+            self.start_average().load_state_dict(state["average"])
 
     def _seed(self, step: int) -> None:
         """Seed dropout and noise by the seed of the run and the step.
@@ -369,141 +289,6 @@ class TrainStep:
             torch.cuda.manual_seed(seed)
 
 
-class Objective(nn.Module):
-    """The loss of a model on a batch of its task.
-
-    The loss is computed in at least single precision, whatever the precision of the model.
-
-    Args:
-        model: Called as `model(inputs)`, or as `model(inputs, lengths)` for a batch with lengths.
-            For a task that carries the hidden state from batch to batch, `model.advance(inputs,
-            state)` is called instead; it returns the outputs and the final state.
-        task: Defines the loss and the metrics.
-        precision: The precision of the run; a `-true` precision is also the dtype of the inputs.
-        rate_penalty: The factor of the mean square of the states.
-        weight_penalty: The factor of the mean squares of the weights.
-
-    Raises:
-        ValueError: If a penalty is set for a model without one recurrent layer of ours and a
-            linear head, or that of the rates for one without outputs at all steps.
-    """
-
-    def __init__(
-        self,
-        model: nn.Module,
-        task: Task,
-        precision: str,
-        *,
-        rate_penalty: float = 0.0,
-        weight_penalty: float = 0.0,
-    ) -> None:
-        super().__init__()
-        self.model = model
-        self.task = task
-        self.rate_penalty = rate_penalty
-        self.weight_penalty = weight_penalty
-        self._states: list[Tensor] = []
-        if rate_penalty or weight_penalty:
-            is_ours = hasattr(getattr(model, "layer", None), "all_directions")
-            if not isinstance(model, SequenceModel) or not is_ours:
-                raise ValueError(
-                    "expected a SequenceModel around a layer of eigenrnn with rate_penalty or "
-                    f"weight_penalty, got {type(model).__name__}"
-                )
-        if rate_penalty and isinstance(model, SequenceModel):
-            if model.readout != "all":
-                raise ValueError(
-                    "expected a model with outputs at all steps with rate_penalty, got "
-                    f"readout={model.readout!r}, which does not compute all states"
-                )
-            # its inputs are the states; a head with a hook is not fused into the recurrence
-            model.head.register_forward_pre_hook(self._keep_states)
-        self.dtype = _TRUE_DTYPES.get(precision)
-        # the initial state of the next batch, None for a zero or learned one; by `self.training`,
-        # because an evaluation must not overwrite the state of training
-        self.hidden_states: dict[bool, HiddenState] = {True: None, False: None}
-
-    def forward(self, batch: Callable[[], Batch]) -> tuple[Tensor, Tensor]:
-        """Return the loss and, separately, the penalty of the constraints.
-
-        Args:
-            batch: Returns the batch. It is a function because Fabric casts all tensor arguments
-                to the precision of the run, targets included.
-        """
-        rows = batch()
-        outputs, targets = self._outputs_and_targets(rows)
-        penalties = penalty(self.model)
-        if self.rate_penalty:
-            penalties = penalties + self.rate_penalty * self._mean_square_rate(rows)
-        if self.weight_penalty:
-            penalties = penalties + self.weight_penalty * _mean_square_weights(self.model)
-        return self.task.loss(outputs, targets), penalties
-
-    def _keep_states(self, _head: nn.Module, inputs: tuple[Tensor, ...]) -> None:
-        if self.training:
-            self._states = [inputs[0]]
-
-    def _mean_square_rate(self, batch: Batch) -> Tensor:
-        """Return the mean square of the states up to the end of each sequence."""
-        (states,) = self._states
-        self._states = []
-        total = states.square().sum()  # zero past the end of a sequence
-        if batch.lengths is None:
-            return total / states.numel()
-        return total / (batch.lengths.sum() * states.shape[-1])
-
-    def evaluate(self, batch: Batch) -> Tensor:  # (S,)
-        """Return the `metric_sums` of a batch, see `Task`."""
-        outputs, targets = self._outputs_and_targets(batch)
-        return self.task.metric_sums(outputs, targets)
-
-    def _outputs_and_targets(self, batch: Batch) -> tuple[Tensor, Tensor]:
-        inputs = batch.inputs
-        if inputs.is_floating_point():
-            inputs = inputs.to(self.dtype)
-        outputs = self._outputs(inputs, batch)
-        outputs = outputs.to(torch.promote_types(outputs.dtype, torch.float32))
-        targets = batch.targets
-        if targets.is_floating_point():
-            targets = targets.to(outputs.dtype)
-        return outputs, targets
-
-    def _outputs(self, inputs: Tensor, batch: Batch) -> Tensor:
-        if not self.task.carries and batch.lengths is None:
-            return self.model(inputs)
-        if not self.task.carries:
-            return self.model(inputs, batch.lengths)
-        state: HiddenState = None
-        if batch.carry:
-            state = self.hidden_states[self.training]
-        model: Any = self.model
-        outputs, last_state = model.advance(inputs, state)
-        self.hidden_states[self.training] = _changed(last_state, torch.Tensor.detach)
-        return outputs
-
-
-def _mean_square_weights(model: Any) -> Tensor:
-    """Return the sum of the mean square entries of input maps, recurrent matrices and head."""
-    layer = model.layer
-    weights = [model.head.weight, *layer.recurrent_matrices()]
-    weights += [direction.weight_ih for direction in layer.all_directions()]
-    return torch.stack([weight.abs().square().mean() for weight in weights]).sum()
-
-
-def _check_can_average(model: nn.Module) -> None:
-    """Check that raw parameters keep their meaning, which a moving reference matrix changes.
-
-    Raises:
-        ValueError: If a constraint moves its reference.
-    """
-    for name, module in model.named_modules():
-        if isinstance(module, Constraint) and module.has_moving_base:
-            raise ValueError(
-                f"expected no average_after with a constraint with a moving base, got {name}: "
-                f"{module}; choose a static one (period=None), or leave average_after out"
-            )
-
-
 def _norm(parameter: Tensor) -> Tensor:
     """Return the norm of a gradient in double precision.
 
@@ -515,208 +300,7 @@ def _norm(parameter: Tensor) -> Tensor:
         dtype = torch.float32
     if parameter.grad is None:
         return torch.zeros((), device=parameter.device, dtype=dtype)
-    # torch takes no real dtype for complex numbers
-    return torch.linalg.vector_norm(_real(parameter.grad), dtype=dtype)
-
-
-def _changed(state: HiddenState, change: Callable[[Tensor], Tensor]) -> HiddenState:
-    """Return a state with a function applied to each of its tensors."""
-    if state is None:
-        return None
-    if isinstance(state, Tensor):
-        return change(state)
-    return tuple(_changed(part, change) for part in state)
-
-
-class RMSpropTF1(Optimizer):
-    r"""RMSprop as in TensorFlow 1, with which orthogonal networks were first tuned.
-
-    .. math::
-        v_0 = 1, \qquad v_t = \alpha v_{t-1} + (1 - \alpha) g_t^2, \qquad
-        \theta_t = \theta_{t-1} - \eta \frac{g_t}{\sqrt{v_t + \epsilon}}
-
-    The mean square is initialised to one, not to zero, and epsilon is inside the root. For small
-    gradients, the initial value takes about a hundred steps to decay. This acts as a warm-up,
-    which `torch.optim.RMSprop` lacks. The real and imaginary parts of a complex parameter are
-    scaled separately.
-
-    Args:
-        params: Parameters or parameter groups.
-        lr: The learning rate :math:`\eta`.
-        alpha: The decay :math:`\alpha` of the mean square.
-        eps: The :math:`\epsilon` inside the root.
-        weight_decay: The multiple of the parameter that is added to its gradient.
-    Raises:
-        ValueError: If a number is out of its range.
-    Source:
-        TensorFlow 1.15, tf.train.RMSPropOptimizer, and Tieleman and Hinton, Lecture 6.5,
-        Coursera 2012 (departures: none; neither the centred form nor momentum is implemented).
-    Example:
-        >>> weight = torch.nn.Parameter(torch.ones(1))
-        >>> optimiser = RMSpropTF1([weight], lr=0.5)
-        >>> weight.grad = torch.ones(1)
-        >>> optimiser.step()
-        >>> weight.item()
-        0.5
-    """
-
-    def __init__(
-        self,
-        params: Iterable[Any],
-        lr: float = 1e-3,
-        alpha: float = 0.9,
-        eps: float = 1e-10,
-        *,
-        weight_decay: float = 0.0,
-    ) -> None:
-        defaults = {"lr": lr, "alpha": alpha, "eps": eps, "weight_decay": weight_decay}
-        super().__init__(params, defaults)
-
-    @torch.no_grad()
-    def step(self, closure: Callable[[], float] | None = None) -> Any:
-        """Take one step along the gradients.
-
-        Args:
-            closure: Recomputes the loss and its gradients, if given.
-        """
-        loss = None
-        if closure is not None:
-            with torch.enable_grad():
-                loss = closure()
-        for group in self.param_groups:
-            self._step_group(group)
-        return loss
-
-    def _step_group(self, group: dict[str, Any]) -> None:
-        for parameter in group["params"]:
-            if parameter.grad is None:
-                continue
-            value = _real(parameter)
-            grad = _real(parameter.grad)
-            if group["weight_decay"]:
-                grad = grad.add(value, alpha=group["weight_decay"])
-            state = self.state[parameter]
-            if not state:
-                state["mean_square"] = torch.ones_like(value)
-            square = state["mean_square"]
-            square.mul_(group["alpha"]).addcmul_(grad, grad, value=1 - group["alpha"])
-            root = square.add(group["eps"]).sqrt_()
-            value.addcdiv_(grad, root, value=-group["lr"])
-
-
-def build_optimisers(model: nn.Module, settings: Settings) -> list[Optimizer]:
-    """Build one optimiser for the constrained matrices and one for all other parameters.
-
-    Weight decay applies to neither the constrained matrices nor, unless `weight_decay_of` names
-    them, to the other raw parameters of a constraint or to trained leaks. It would not shrink the
-    matrix, but pull it to an arbitrary point of its set, and a leak to one half.
-
-    Args:
-        model: Its trainable parameters; an empty group gets no optimiser.
-        settings: Optimiser classes and learning rates.
-
-    Raises:
-        ValueError: If the model has no trainable parameters, or a string in `lr_recurrent_of` or
-            `weight_decay_of` is part of no name.
-    """
-    trained = {name: p for name, p in model.named_parameters() if p.requires_grad}
-    if not trained:
-        raise ValueError("expected a model with trainable parameters, got none")
-    constrained = {id(p) for p in constrained_parameters(model)}
-    recurrent = [name for name, p in trained.items() if id(p) in constrained]
-    decaying = [name for name, p in trained.items() if id(p) not in constrained]
-    if settings.lr_recurrent_of is not None:
-        recurrent = _with_parts(list(trained), settings.lr_recurrent_of, "lr_recurrent_of")
-    if settings.weight_decay_of is not None:
-        decaying = _with_parts(decaying, settings.weight_decay_of, "weight_decay_of")
-    elif settings.weight_decay:  # else one group, as the runs before this distinction have it
-        raw = {id(p) for p in raw_parameters(model)}
-        decaying = [name for name in decaying if id(trained[name]) not in raw]
-    optimisers: list[Optimizer] = []
-    for is_recurrent in (True, False):
-        chosen = [name for name in trained if (name in recurrent) == is_recurrent]
-        groups: list[dict[str, Any]] = []
-        for decays, rate in ((True, settings.weight_decay), (False, 0.0)):
-            parameters = [trained[name] for name in chosen if (name in decaying) == decays]
-            if parameters:  # torch accepts no empty group
-                group = {"params": parameters, "weight_decay": rate, "constrained": is_recurrent}
-                groups.append(group)
-        name, lr = settings.recurrent if is_recurrent else (settings.optimiser, settings.lr)
-        if groups:
-            optimisers.append(_build(name, lr, groups, settings.alpha))
-    return optimisers
-
-
-def _with_parts(names: list[str], parts: tuple[str, ...], setting: str) -> list[str]:
-    """Return the names that contain one of some strings.
-
-    Raises:
-        ValueError: If no name contains one of them.
-    """
-    for part in parts:
-        # every name has the empty part
-        if not part or not any(part in name for name in names):
-            raise ValueError(f"expected {setting} to be parts of {', '.join(names)}, got {part!r}")
-    return [name for name in names if any(part in name for part in parts)]
-
-
-def _build(
-    name: OptimiserName, lr: float, groups: list[dict[str, Any]], alpha: float | None
-) -> Optimizer:
-    match name:
-        # None stands for the default of the framework
-        case "rmsprop":
-            return RMSprop(groups, lr=lr, alpha=0.99 if alpha is None else alpha)
-        case "rmsprop_tf1":
-            return RMSpropTF1(groups, lr=lr, alpha=0.9 if alpha is None else alpha)
-        case "adam":
-            return Adam(groups, lr=lr)
-        case "adamw":
-            return AdamW(groups, lr=lr)
-        case "sgd":
-            return SGD(groups, lr=lr)
-
-
-def _real(tensor: Tensor) -> Tensor:
-    if not tensor.is_complex():
-        return tensor
-    return torch.view_as_real(tensor)
-
-
-def lr_factor(
-    settings: Settings, *, step: int, steps: int, per_epoch: int | None, plateaus: int
-) -> float:
-    r"""Return the factor of the learning rates at step k of n.
-
-    After w steps of warm-up, it is the decay :math:`d_k` times
-
-    .. math:: \min(k / w, 1) \cdot s(p), \qquad p = \max(k - w - 1, 0) / (n - w), \qquad
-        s(p) = 1, \; 1 - p \text{ or } (1 + \cos \pi p) / 2
-
-    Args:
-        settings: The decay, the schedule and the warm-up.
-        step: The number k of the step, from one.
-        steps: The number n of steps of the run.
-        per_epoch: The number of steps in an epoch; None for endless data.
-        plateaus: The number of evaluations so far without improvement.
-    """
-    warmup = settings.warmup_steps
-    factor = 1.0
-    if step < warmup:
-        factor = step / warmup
-    progress = max(step - warmup - 1, 0) / (steps - warmup)
-    match settings.lr_schedule:
-        case "constant":
-            pass
-        case "linear":
-            factor *= 1 - progress
-        case "cosine":
-            factor *= (1 + math.cos(math.pi * progress)) / 2
-    decays = 0
-    if per_epoch:
-        decays = (step - 1) // per_epoch
-    if settings.lr_decay_at == "plateau":
-        decays = plateaus
-    elif settings.lr_decay_at != "epoch":  # but after these numbers of epochs
-        decays = bisect_right(settings.lr_decay_at, decays)
-    return factor * settings.lr_decay**decays
+    grad = parameter.grad
+    if grad.is_complex():  # torch takes no real dtype for complex numbers
+        grad = torch.view_as_real(grad)
+    return torch.linalg.vector_norm(grad, dtype=dtype)
