@@ -4,7 +4,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from eigenrnn_experiments import registry
-from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Row
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Axis, Row
 
 __all__ = ["RECIPES"]
 

@@ -7,7 +7,8 @@ from typing import Any
 from eigenrnn.constraints import DiagonalDisc
 from eigenrnn.init import constant_, weights_
 from eigenrnn.layers import LRU, NCGRU, ExpRNN, ScoRNN
-from eigenrnn_experiments.recipes.recipe import Quoted, Recipe, Reported, stack_model
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Quoted, Reported, stack_model
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import PixelMNIST
 from eigenrnn_experiments.training import Settings

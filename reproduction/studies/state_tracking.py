@@ -31,7 +31,8 @@ from eigenrnn.layers import (
 )
 from eigenrnn.models import SequenceModel
 from eigenrnn_experiments.baselines import TanhRNN
-from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row, stack_model
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Axis, Reported, Row, stack_model
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import StateTracking
 from eigenrnn_experiments.training import Settings

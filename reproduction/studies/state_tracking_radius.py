@@ -9,7 +9,8 @@ from torch import Generator, Tensor, nn
 
 from eigenrnn.constraints import SpectralRadius, Unconstrained
 from eigenrnn.init import orthogonal_
-from eigenrnn_experiments.recipes.recipe import Axis, Recipe
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Axis
 from eigenrnn_experiments.recipes.setup import Network
 from eigenrnn_experiments.training import Callback
 from eigenrnn_experiments.training.callbacks import Measurements

@@ -8,18 +8,10 @@ from eigenrnn_experiments.recipes import (
     scornn,
 )
 from eigenrnn_experiments.recipes.comparison import Comparison
-from eigenrnn_experiments.recipes.recipe import (
-    Axis,
-    Computed,
-    Entry,
-    Plan,
-    Quoted,
-    Recipe,
-    Reference,
-    Reported,
-    Row,
-)
+from eigenrnn_experiments.recipes.plan import Plan
+from eigenrnn_experiments.recipes.recipe import Entry, Recipe, Reference
 from eigenrnn_experiments.recipes.reproduce import reproduce
+from eigenrnn_experiments.recipes.row import Axis, Computed, Quoted, Reported, Row
 
 __all__ = [  # noqa: RUF022, in the order of the reference
     "reproduce",

@@ -9,15 +9,8 @@ import numpy as np
 import pandas as pd
 
 from eigenrnn_experiments import tables
-from eigenrnn_experiments.recipes.recipe import (
-    Entry,
-    Panel,
-    Quoted,
-    Recipe,
-    Reference,
-    Reported,
-    Row,
-)
+from eigenrnn_experiments.recipes.recipe import Entry, Panel, Recipe, Reference
+from eigenrnn_experiments.recipes.row import Quoted, Reported, Row
 from eigenrnn_experiments.statistics import Mean, mean_of
 
 __all__ = [

@@ -14,8 +14,9 @@ from eigenrnn.init import glorot_uniform_, identity_, orthogonal_, weights_, zer
 from eigenrnn.layers import ENRNN, ORNN, RNN, ScoRNN, SpectralRNN
 from eigenrnn.models import LanguageModel
 from eigenrnn_experiments.recipes.panels import Map
-from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
 from eigenrnn_experiments.recipes.reproduce import Trained
+from eigenrnn_experiments.recipes.row import Reported, Row
 from eigenrnn_experiments.recipes.scornn import full_urnn, lstm, scornn
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding, CharPTB, Copying, Speech

@@ -20,16 +20,9 @@ from eigenrnn_experiments.errors import (
 )
 from eigenrnn_experiments.files import write_atomically
 from eigenrnn_experiments.recipes.comparison import Comparison, compare, runs_of, to_markdown
-from eigenrnn_experiments.recipes.recipe import (
-    Computed,
-    Panel,
-    Recipe,
-    Reference,
-    Row,
-    check_reported,
-    numbers_of,
-    row_of,
-)
+from eigenrnn_experiments.recipes.numbers import check_reported, numbers_of
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reference, row_of
+from eigenrnn_experiments.recipes.row import Computed, Row
 from eigenrnn_experiments.tasks import Batch
 from eigenrnn_experiments.training import Callback, Dynamics, Run, fit
 from eigenrnn_experiments.training.fit import revision, versions

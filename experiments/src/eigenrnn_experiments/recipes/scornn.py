@@ -6,7 +6,8 @@ from typing import Any
 from eigenrnn.init import Initializer, glorot_uniform_, kaiming_normal_, zeros_
 from eigenrnn.layers import URNN, ExpRNN, FullCapacityURNN, ScoRNN
 from eigenrnn_experiments.baselines import TorchLSTM
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Reported
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding, Copying, PixelMNIST
 from eigenrnn_experiments.training import Settings

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from eigenrnn.init import Initializer
-from eigenrnn_experiments.recipes.recipe import Axis, Quoted, Reported, Row
+from eigenrnn_experiments.recipes.row import Axis, Quoted, Reported, Row
 from eigenrnn_experiments.tasks import Task
 from eigenrnn_experiments.training import Callback, Settings
 

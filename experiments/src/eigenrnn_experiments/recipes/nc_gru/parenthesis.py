@@ -12,8 +12,9 @@ from eigenrnn.linalg import skew
 from eigenrnn_experiments.recipes.nc_gru.paper import CURVES, SOURCE, goru, gru, nc_gru, with_order
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
 from eigenrnn_experiments.recipes.panels import Curves
-from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
 from eigenrnn_experiments.recipes.reproduce import Trained
+from eigenrnn_experiments.recipes.row import Reported
 from eigenrnn_experiments.recipes.scornn import lstm, scornn
 from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Parenthesis

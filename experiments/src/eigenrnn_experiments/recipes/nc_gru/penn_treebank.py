@@ -14,7 +14,8 @@ from eigenrnn.models import Dropouts, LanguageModel
 from eigenrnn_experiments.baselines import TorchGRU, TorchLSTM
 from eigenrnn_experiments.recipes.nc_gru.paper import SOURCE, nc_gru_options, with_order
 from eigenrnn_experiments.recipes.nc_gru.released import released
-from eigenrnn_experiments.recipes.recipe import Computed, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Computed, Reported, Row
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB, WordPTB
 from eigenrnn_experiments.training import Settings

@@ -15,7 +15,8 @@ from eigenrnn_experiments.recipes.nc_gru.paper import (
     nc_gru,
 )
 from eigenrnn_experiments.recipes.nc_gru.released import AS_RELEASED, released
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Reported
 from eigenrnn_experiments.recipes.scornn import lstm, scornn
 from eigenrnn_experiments.recipes.setup import Setup
 from eigenrnn_experiments.tasks import Adding, Copying, Denoise

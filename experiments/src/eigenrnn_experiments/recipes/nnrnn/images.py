@@ -15,7 +15,8 @@ from eigenrnn_experiments.recipes.nnrnn.paper import (
     schur_scores,
 )
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Reported
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Settings

@@ -29,7 +29,8 @@ from eigenrnn_experiments.recipes.nnrnn.paper import (
     schur_scores,
 )
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Reported, Row
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB
 from eigenrnn_experiments.training import Settings

@@ -8,8 +8,9 @@ from eigenrnn.analysis import SchurStructure, gradient_norms, schur_structure
 from eigenrnn_experiments.recipes.nnrnn import images, penn_treebank
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE, schur_scores
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE, Curves
-from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
 from eigenrnn_experiments.recipes.reproduce import Trained, TrainedRow
+from eigenrnn_experiments.recipes.row import Reported
 
 __all__ = ["FIGURES_3_AND_5", "FIGURE_6"]
 

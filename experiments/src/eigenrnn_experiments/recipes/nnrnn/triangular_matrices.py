@@ -9,8 +9,9 @@ from numpy.typing import NDArray
 from eigenrnn.analysis import fisher_memory, transient_growth
 from eigenrnn_experiments.recipes.nnrnn.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
-from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
 from eigenrnn_experiments.recipes.reproduce import Trained
+from eigenrnn_experiments.recipes.row import Computed, Reported
 
 __all__ = ["FIGURE_1", "TABLE_6", "total_memory", "triangular"]
 

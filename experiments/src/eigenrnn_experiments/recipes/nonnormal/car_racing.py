@@ -4,7 +4,8 @@ from dataclasses import replace
 
 from eigenrnn.init import Kind, glorot_uniform_
 from eigenrnn_experiments.recipes.nonnormal.paper import FINE_GAINS, SOURCE, PlainRNN, init_axis
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Reported
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CarRacing
 from eigenrnn_experiments.training import Settings

@@ -10,8 +10,9 @@ from eigenrnn.analysis import fisher_memory, linear_decodability
 from eigenrnn.init import chain_, feedback_chain_, orthogonal_
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import Curves, SideBySide
-from eigenrnn_experiments.recipes.recipe import Computed, Panel, Recipe, Reported
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
 from eigenrnn_experiments.recipes.reproduce import Trained
+from eigenrnn_experiments.recipes.row import Computed, Reported
 
 __all__ = ["RECIPES", "matrices"]
 

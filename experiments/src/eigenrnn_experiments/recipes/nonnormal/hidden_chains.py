@@ -13,8 +13,9 @@ from eigenrnn.analysis import Analysis, Table, plot, recurrent_layers, state_map
 from eigenrnn_experiments.recipes.nonnormal import penn_treebank, toys
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
-from eigenrnn_experiments.recipes.recipe import Panel, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Panel, Recipe
 from eigenrnn_experiments.recipes.reproduce import Trained
+from eigenrnn_experiments.recipes.row import Reported, Row
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure

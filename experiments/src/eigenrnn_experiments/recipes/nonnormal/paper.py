@@ -9,7 +9,7 @@ from eigenrnn.constraints import Unconstrained
 from eigenrnn.init import ChainDirection, Kind, recurrent_
 from eigenrnn.layers import RNN
 from eigenrnn_experiments.baselines import TorchLSTM
-from eigenrnn_experiments.recipes.recipe import Axis, Row
+from eigenrnn_experiments.recipes.row import Axis, Row
 
 __all__ = ["FINE_BETAS", "FINE_GAINS", "GAINS", "SOURCE", "InitLSTM", "PlainRNN", "init_axis"]
 

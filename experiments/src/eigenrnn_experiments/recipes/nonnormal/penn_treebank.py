@@ -17,7 +17,8 @@ from eigenrnn_experiments.recipes.nonnormal.paper import (
     init_axis,
 )
 from eigenrnn_experiments.recipes.panels import FIGURE_NOTE
-from eigenrnn_experiments.recipes.recipe import Recipe, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Reported, Row
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import CharPTB, Enwik8, WordPTB
 from eigenrnn_experiments.training import Settings

@@ -10,7 +10,8 @@ from torch import Tensor, nn
 from eigenrnn.analysis import henrici
 from eigenrnn.init import Kind, glorot_uniform_, zeros_
 from eigenrnn_experiments.recipes.nonnormal.paper import SOURCE, PlainRNN, init_axis
-from eigenrnn_experiments.recipes.recipe import Axis, Recipe, Reported, Row
+from eigenrnn_experiments.recipes.recipe import Recipe
+from eigenrnn_experiments.recipes.row import Axis, Reported, Row
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Adding, Copying, PixelMNIST, Task
 from eigenrnn_experiments.training import Callback, Settings
