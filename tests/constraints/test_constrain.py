@@ -126,6 +126,19 @@ def test_a_copy_computes_the_same_and_trains_independently(make, name, rows):
     assert torch.equal(run(module), before)
 
 
+@pytest.mark.parametrize(("name", "rows"), [("weight_hh_l0", "r"), ("weight_hh_l1", "n")])
+def test_a_constraint_added_to_a_copy_leaves_the_first_as_it_was(name, rows):
+    first = constrain(nn.GRU(4, 4, 2), "weight_hh_l0", ScaledCayley, rows="n")
+    x = torch.ones(5, 2, 4)
+    before, names = first(x)[0], list(first.state_dict())
+    copies = [copy.deepcopy(first) for _ in range(2)]
+    for each in copies:
+        constrain(each, name, ScaledCayley, rows=rows)
+        assert torch.isfinite(each(x)[0]).all()
+    assert list(first.state_dict()) == names
+    assert torch.equal(first(x)[0], before)
+
+
 @each_module
 def test_a_state_dict_transfers_everything(make, name, rows):
     source, target = (constrain(make(), name, ScaledCayley, rows) for _ in range(2))

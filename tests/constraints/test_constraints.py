@@ -202,6 +202,23 @@ def test_a_wider_dtype_keeps_the_matrix(case):
     assert distance(constraint.double()(), W) <= case.tol(torch.float32, constraint.size)
 
 
+@pytest.mark.parametrize("assign", [False, True])
+@pytest.mark.parametrize("narrow", [torch.half, torch.bfloat16], ids=["half", "bfloat16"])
+@each_constraint
+def test_a_state_of_sixteen_bits_is_a_matrix_of_the_set(case, narrow, assign):
+    saved = perturbed(case)
+    state = {
+        name: value.to(narrow) if value.is_floating_point() else value
+        for name, value in saved.state_dict().items()
+    }
+    constraint = initialised(case)
+    constraint.load_state_dict(state, assign=assign)
+    W = constraint()
+    assert W.dtype == saved().dtype
+    assert constraint.residual(W) <= case.tol(torch.float32, constraint.size)
+    assert distance(W, saved()) <= 100 * torch.finfo(narrow).eps
+
+
 @pytest.mark.parametrize("narrow", [nn.Module.half, nn.Module.bfloat16], ids=["half", "bfloat16"])
 @few_constraints
 def test_sixteen_bit_types_leave_everything_in_float32(case, narrow):

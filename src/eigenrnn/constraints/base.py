@@ -3,8 +3,9 @@
 import copy
 import inspect
 from abc import ABCMeta, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
+from itertools import chain
 from threading import Lock
 from typing import Any, Self, cast
 from weakref import WeakSet
@@ -102,6 +103,23 @@ def _after_load(module: ConstantBuffers, _keys: object) -> None:
     module.adopt_loaded_constants()
 
 
+def _before_load(
+    module: "Constraint", state: Mapping[str, Any], prefix: str, *_others: object
+) -> None:
+    """Notice whether a tensor of a state has fewer digits than the one that it fills."""
+    fewer = False
+    for name, own in chain(module.named_parameters(), module.named_buffers()):
+        loaded = state.get(prefix + name)
+        if isinstance(loaded, Tensor) and loaded.is_floating_point() and own.is_floating_point():
+            fewer |= torch.finfo(loaded.dtype).eps > torch.finfo(own.dtype).eps
+    module.has_rounded_load = fewer
+
+
+def _after_rounded_load(module: "Constraint", _keys: object) -> None:
+    if module.has_rounded_load:
+        module.take_rounded()
+
+
 class _BuiltInFloat32(ABCMeta):
     """Makes sets in float32 or better, whatever the default type is that a framework has set."""
 
@@ -164,6 +182,9 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
         check_positive_integer("size", size)
         super().__init__()
         self.size = int(size)
+        self.has_rounded_load = False
+        self.register_load_state_dict_pre_hook(_before_load)
+        self.register_load_state_dict_post_hook(_after_rounded_load)
         if self.needs_advance:
             _advance_after_steps(self)
 
@@ -358,6 +379,12 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
             with torch.no_grad():
                 self._adapt(wider=torch.finfo(self.dtype).eps < torch.finfo(before).eps)
         return self
+
+    @torch.no_grad()
+    def take_rounded(self) -> None:
+        """Return to the set, and to float32 at least, after a state of fewer digits was loaded."""
+        self._apply(lambda tensor: tensor)  # with `assign=True` they are the tensors of the state
+        self._adapt(wider=True)
 
     def _adapt(self, wider: bool) -> None:
         """Compute again what is stored, whose entries still have another precision."""

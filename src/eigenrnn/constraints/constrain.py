@@ -153,6 +153,8 @@ def constrain(
     weight = weight.detach().clone()
     for row, each in blocks:
         weight[row : row + each.size] = each()
+    if parametrize.is_parametrized(module):
+        _give_own_class(module)
     # a second constraint replaces the parametrisation of the first by one that has both
     if earlier:
         parametrize.remove_parametrizations(module, name)
@@ -176,6 +178,13 @@ def _constrained_rows(module: nn.Module, name: str) -> ConstrainedRows | None:
         found = [type(parametrization).__name__ for parametrization in only]
         raise ValueError(f"expected {name} to be a plain matrix, got one parametrised by {found}")
     return only[0]
+
+
+def _give_own_class(module: nn.Module) -> None:
+    """Replace the class that torch made for a module, which copies of the module share."""
+    shared = type(module)
+    own: Any = type(shared.__name__, shared.__bases__, dict(vars(shared)))
+    module.__class__ = own
 
 
 def _first_row(
