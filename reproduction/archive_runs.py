@@ -110,6 +110,8 @@ def _to_archive(files: RunFolder, recipes: Mapping[str, Recipe]) -> Run:
     if run.state not in ("ended", "diverged") or (run.state == "ended" and run.numbers is None):
         raise ValueError("has not ended")
     columns = files.metrics
+    if run.state == "ended" and not len(columns["step"]):
+        raise ValueError("has no row in metrics.csv")
     curves = {"training": training_curve(columns), "evaluated": evaluated_curve(columns)}
     return replace(run, curves=curves, name="", modules="", layer="", message="", files={})
 

@@ -23,7 +23,12 @@ def test_the_means_are_the_shares_of_the_upper_choice():
         assert curve.counts[0, j] == len(chosen)
         p = chosen.mean()
         assert curve.responses[0, j] == pytest.approx(p)
-        assert curve.errors[0, j] == pytest.approx((p * (1 - p) / len(chosen)) ** 0.5)
+        assert curve.errors[0, j] == pytest.approx((p * (1 - p) / (len(chosen) - 1)) ** 0.5)
+
+
+def test_one_trial_has_no_error():
+    curve = psychometric_curve(np.array([1.0, 1.0, 2.0]), np.array([7.0, 9.0, 12.0]))
+    np.testing.assert_allclose(curve.errors, [[1.0, np.nan]])
 
 
 def test_the_fit_is_that_of_greatest_likelihood():

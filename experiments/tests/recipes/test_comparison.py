@@ -38,6 +38,15 @@ def test_only_the_best_point_of_a_search_counts():
     assert cells(*pair)["ours"] == "0.6000"
 
 
+def test_a_point_at_which_a_run_has_diverged_is_not_the_best():
+    loss = {seed: {"test": {"loss": seed + 1.0}} for seed in (0, 1)}
+    lost = run(1, 0.0, "lr=1", state="diverged", numbers=None)
+    low = run(0, 0.4, "lr=1", best=loss[0])
+    high = run(0, 0.6, "lr=2", best=loss[1])
+    assert cells(low, lost, high)["ours"] == "0.6000"
+    assert cells(low, lost)["ours"] == "0.4000"
+
+
 def test_a_bound_replaces_the_papers_number():
     bound = Reported(None, "table 1", at_most=0.02)
     assert cells(run(0, 0.4), reported=bound)["paper"] == "at most 0.02"

@@ -2,6 +2,7 @@
 
 import io
 import json
+import shutil
 import signal
 import statistics
 from dataclasses import replace
@@ -22,10 +23,12 @@ from eigenrnn_experiments.errors import (
     StoppedError,
 )
 from eigenrnn_experiments.recipes import Axis, Computed, Quoted, Recipe, Reported, Row, reproduce
+from eigenrnn_experiments.recipes.comparison import compare
 from eigenrnn_experiments.recipes.setup import Network, Setup
 from eigenrnn_experiments.tasks import Copying, PixelMNIST
 from eigenrnn_experiments.training import Callback, Settings, runs
 from eigenrnn_experiments.training.run import Length
+from eigenrnn_experiments.training.table import read_below
 from training_run import QUIET, one_thread, read_metrics
 
 TASK = Copying(delay=4, symbols=2, test_examples=20, validation_examples=20)
@@ -463,6 +466,16 @@ def test_a_damaged_result_of_an_earlier_row_is_named_with_what_to_do(recipe, tmp
     with pytest.raises(ValueError, match=r"seed-0/run\.json"):
         run(recipe, tmp_path, rows=["scoRNN"], resume=True)
     assert (tmp_path / "lstm-5/seed-0/run.json").read_text() == content
+    assert not (tmp_path / "scornn-6").exists()
+
+
+def test_copies_of_a_run_count_once(recipe, tmp_path):
+    (found,) = run(recipe, tmp_path / "runs", rows=["LSTM"], seeds=[0, 1])
+    shutil.copytree(tmp_path / "runs", tmp_path / "of another machine")
+    shutil.copytree(tmp_path / "runs/lstm-5/seed-0", tmp_path / "runs/lstm-5/seed-0-backup")
+    (both,) = compare(recipe, read_below([tmp_path]), listed=())
+    assert both.values == found.values
+    assert len(both.values) == 2
 
 
 def test_quick_results_do_not_stay_among_full_ones(recipe, tmp_path):

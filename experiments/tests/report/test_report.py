@@ -19,7 +19,14 @@ from eigenrnn_experiments.report.records import Records
 from eigenrnn_experiments.report.tables import results
 from eigenrnn_experiments.statistics import rounded, spaced_indices
 from eigenrnn_experiments.tables import to_csv
-from eigenrnn_experiments.training.run import Description, Run, RunFolder, RunKey, RunNumber
+from eigenrnn_experiments.training.run import (
+    Description,
+    Length,
+    Run,
+    RunFolder,
+    RunKey,
+    RunNumber,
+)
 from reported_runs import (
     STEPS,
     WITH_DYNAMICS,
@@ -209,6 +216,17 @@ def test_mean_and_standard_error_are_over_the_runs_with_that_step(tmp_path):
     np.testing.assert_array_equal(found.step, step)
 
 
+def test_a_band_is_closed_around_each_stretch_of_steps_that_two_runs_have(tmp_path):
+    steps = (1, 2, 3, 4, 5)
+    one = record(tmp_path, name="run", step=steps, loss=[1, 1, 1, 1, 1])
+    other = record(tmp_path, 1, name="run", step=steps, loss=[3, 3, np.nan, 3, 3])
+    text = learning_curves(group(records(one, other)), ["run"], "c")
+    (band,) = re.findall(r'\{[^{}]*"fill":"toself"[^{}]*(?:\{[^{}]*\}[^{}]*)*\}', text)
+    found = {axis: re.search(rf'"{axis}":\[([^]]*)\]', band)[1].split(",") for axis in "xy"}
+    assert found["x"] == ["1.0", "2.0", "2.0", "1.0", "null", "4.0", "5.0", "5.0", "4.0", "null"]
+    assert found["y"] == ["3.0", "3.0", "1.0", "1.0", "null"] * 2
+
+
 def test_runs_logged_at_different_steps_count_where_they_have_values(tmp_path):
     one, other = record(tmp_path, loss=[1, 2]), record(tmp_path, 1, step=(2, 3), loss=[4, 6])
     found = curve([one, other], "loss")
@@ -340,6 +358,16 @@ def test_damaged_spectra_are_named_and_the_rest_is_shown(runs, tmp_path):
     text = write_report([runs], tmp_path / "p.html", rebuild=rebuild).read_text()
     assert "scornn, seed 0: could not convert string to float" in text
     assert "lstm, seed 0: cell_l0" in drawn(text)[1]
+
+
+def test_a_page_says_that_runs_are_reduced(runs, tmp_path):
+    row = RECIPES["nonnormal/fig4"].trained[0]
+    folder = tmp_path / "r" / "reduced"
+    copy_for_recipe(runs / "lstm-0", folder, row.label, next(iter(row.points())))
+    found = RunFolder(folder).run
+    RunFolder(folder).write(replace(found, key=replace(found.key, reduced=Length("epochs", 4))))
+    page = write_report([folder], tmp_path / "page.html", rebuild=rebuild).read_text()
+    assert "Reduced runs of 4 epochs: the paper trains for longer." in page
 
 
 def test_recipe_without_runs_has_a_page(tmp_path, monkeypatch):

@@ -263,6 +263,19 @@ def test_the_command_shows_the_best_runs_first(tmp_path, monkeypatch, capsys):
 
 
 @pytest.mark.usefixtures("without_ray")
+def test_runs_of_tasks_with_different_metrics_are_ranked_apart(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    adding = {"class_path": "Adding", "init_args": {"length": 6, "test_examples": 10}}
+    write_yaml(tmp_path / "mine.yaml", TINY | {"grid": {"task": [TINY["task"], adding]}})
+    assert main(["sweep", "mine.yaml"]) == 0
+    by_copying, by_adding = read_table(tmp_path / "runs" / "mine")
+    lines = capsys.readouterr().out.splitlines()
+    for metric, row in (("accuracy", by_copying), ("loss", by_adding)):
+        value = float(row[f"best_validation_{metric}"])
+        assert f"validation {metric} {value:.6g} in runs/mine/{row['folder']}" in lines
+
+
+@pytest.mark.usefixtures("without_ray")
 def test_the_command_fails_if_a_run_should_be_tried_again(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     write_yaml(tmp_path / "mine.yaml", TINY | {"seeds": [0, 1]})
@@ -307,6 +320,20 @@ def test_a_row_that_a_sweep_changes_is_not_compared_with_the_paper(tmp_path, cap
     assert f"- {row.label}: changed by the sweep: {changed}." in page
     assert main(["compare", str(tmp_path / "out")]) == 0
     assert "(not comparable with the paper)" in capsys.readouterr().out
+
+
+def test_a_sweep_does_not_replace_the_runs_of_a_row(tmp_path):
+    recipe, rows = RECIPES["nonnormal/fig3"], ["identity copying"]
+    content = {"recipe": recipe.name, "rows": rows, "seeds": [0], "quick": True}
+    with one_thread():
+        reproduce(recipe, tmp_path / "own", rows=rows, seeds=[0], quick=True, console=QUIET)
+    run_here(tmp_path, content | {"grid": {"lr": [0.7]}})
+    before, after = (
+        compare(recipe, runs(folders), quick=True, listed=())
+        for folders in ([tmp_path / "own"], [tmp_path])
+    )
+    assert [each.values for each in after] == [each.values for each in before]
+    assert [each.reason for each in after] == [each.reason for each in before]
 
 
 def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):

@@ -6,6 +6,7 @@ from collections import Counter
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import partial
+from operator import itemgetter
 from pathlib import Path
 from typing import Any
 
@@ -21,10 +22,13 @@ from eigenrnn_experiments.errors import unknown_name
 from eigenrnn_experiments.recipes import Plan, Row
 from eigenrnn_experiments.recipes.recipe import row_of
 from eigenrnn_experiments.registry import RECIPES
+from eigenrnn_experiments.statistics import counted
 from eigenrnn_experiments.sweep import Sweep, SweepFile
-from eigenrnn_experiments.training.run import RunKey
+from eigenrnn_experiments.training.run import Run, RunKey
 
 __all__ = ["read_sweep", "sweep"]
+
+_SHOWN = 10  # runs of each metric
 
 
 def sweep(
@@ -53,12 +57,16 @@ def sweep(
     chosen = read_sweep(file)
     folder = Path(out or f"runs/{Path(file).stem}")
     runs = chosen.run(folder, address=address, resume=resume, trials_at_once=trials_at_once)
-    lines = [f"the best of {len(runs)} runs:"]
-    ranked = sorted(runs, key=chosen.score_of, reverse=True)
-    for run in ranked[:10]:
-        if run.best_by is not None and math.isfinite(chosen.score_of(run)):
-            value = chosen.value_of(run)
-            lines.append(f"{run.best_by} {value:.6g} in {folder / run.key.path}")
+    lines: list[str] = []
+    of_metric: dict[str, list[tuple[float, Run]]] = {}  # tasks may have different ones
+    for run in runs:
+        score = chosen.score_of(run)
+        if run.best_by is not None and math.isfinite(score):
+            of_metric.setdefault(run.best_by, []).append((score, run))
+    for metric, scored in of_metric.items():
+        lines.append(f"the best of {counted(len(scored), 'run')}:")
+        for _, run in sorted(scored, key=itemgetter(0), reverse=True)[:_SHOWN]:
+            lines.append(f"{metric} {chosen.value_of(run):.6g} in {folder / run.key.path}")
     states = Counter(run.state for run in runs)
     counts = ", ".join(f"{number} {state}" for state, number in states.items())
     lines.append(f"in {folder}: results.csv of {len(runs)} runs, {counts}")

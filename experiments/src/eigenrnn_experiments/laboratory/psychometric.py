@@ -28,7 +28,7 @@ class PsychometricCurve(Analysis):
             groups.
         stimuli: The different stimuli, in rising order, also those without responses.
         responses: The mean response to each stimulus, NaN if a group has none of it.
-        errors: The standard error of each mean.
+        errors: The standard error of each mean; NaN for fewer than two trials.
         counts: The number of trials.
         bias: The stimulus at which both choices are equally likely; NaN if the responses are no
             choices, or do not depend on the stimulus.
@@ -149,7 +149,8 @@ def psychometric_curve(
             counts[i, j] = len(chosen)
             if len(chosen):
                 means[i, j] = chosen.mean()
-                errors[i, j] = chosen.std() / np.sqrt(len(chosen))
+            if len(chosen) > 1:
+                errors[i, j] = chosen.std(ddof=1) / np.sqrt(len(chosen))
         trials = answered & (g == one)
         if is_choice and trials.any():
             bias[i], slope[i] = _logistic_fit(s[trials], upper[trials])

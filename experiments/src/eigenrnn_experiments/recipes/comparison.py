@@ -94,9 +94,11 @@ class Comparison:
         pooled = self.reported.pooled or self.reported.quantity == "success"
         if pooled or not any(self.counted["point"]):
             return None
+        # a point at which a run has diverged is the worst
+        has_number = self.runs["point"].isin(self.counted["point"])
         losses = {
             point: mean_of(its).value
-            for point, its in self.counted.groupby("point", sort=False)["deciding"]
+            for point, its in self.runs.loc[has_number].groupby("point", sort=False)["deciding"]
         }
         return str(min(losses, key=losses.__getitem__))
 
@@ -209,6 +211,9 @@ def runs_of(
 ) -> pd.DataFrame:
     """Return the runs of a row that have ended or diverged, in the order of its points and seeds.
 
+    A seed counts once at a point, wherever copies of its run lie. Runs whose hyperparameters a
+    sweep has changed are those of a row without runs of its own.
+
     Args:
         table: The runs of several rows.
         recipe: The recipe of the row. A row that another one trains has the runs of that.
@@ -224,14 +229,14 @@ def runs_of(
     is_its &= np.array([each == recipe.reduced_to for each in table["reduced"]], bool)
     its = table.loc[is_its]
     if not isinstance(trained, Row):
-        return its
+        return its.drop_duplicates("point")
     if quick:
         trained = trained.quick()
-    is_varied = [bool(varied) for varied in its["varied"]]
-    if any(is_varied):  # by a sweep, which has other points
-        return its.loc[is_varied]
     points = list(trained.points())
-    its = its.loc[its["point"].isin(points)]
+    is_own = its["point"].isin(points) & ~its["varied"].astype(bool)
+    if its["varied"].any() and not is_own.any():  # by a sweep, which has other points
+        return its.loc[its["varied"].astype(bool)].drop_duplicates(["point", "seed"])
+    its = its.loc[is_own].drop_duplicates(["point", "seed"])
     order = [points.index(point) for point in its["point"]]
     return its.assign(order=order).sort_values(["order", "seed"])
 

@@ -4,6 +4,7 @@ import hashlib
 import io
 from collections.abc import Sequence
 from html import escape
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 from eigenrnn_experiments.report.learning_curves import Curve, Group, curve
@@ -118,10 +119,19 @@ def _traces(group: Group, values: Curve, style: dict[str, str]) -> list[dict[str
         return [mean]
     low = rounded(values.mean - values.error, _DIGITS)
     high = rounded(values.mean + values.error, _DIGITS)
+    around: list[float | None] = []
+    ends: list[float | None] = []
+    # a closed line around each stretch of steps that several runs have
+    points = zip(x, low, high, strict=True)
+    for has_error, stretch in groupby(points, key=lambda point: point[1] is not None):
+        if has_error:
+            steps, lower, upper = zip(*stretch, strict=True)
+            around += [*steps, *reversed(steps), None]
+            ends += [*upper, *reversed(lower), None]
     band = {
         **shared,
-        "x": [*x, *reversed(x)],
-        "y": [*high, *reversed(low)],
+        "x": around,
+        "y": ends,
         "fill": "toself",
         "fillcolor": style["color"],
         "opacity": 0.2,

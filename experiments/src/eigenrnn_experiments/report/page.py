@@ -8,7 +8,7 @@ from typing import Any
 from eigenrnn import __version__
 from eigenrnn.errors import check_installed
 from eigenrnn_experiments.files import write_atomically
-from eigenrnn_experiments.recipes.comparison import note_text, notes, table_of
+from eigenrnn_experiments.recipes.comparison import note_text, notes, notice_of, table_of
 from eigenrnn_experiments.report import tables
 from eigenrnn_experiments.report.figures import learning_curves
 from eigenrnn_experiments.report.learning_curves import MAX_POINTS, Group, averaged_over, group
@@ -179,7 +179,7 @@ def _recipe(compared: ComparedRecipe) -> dict[str, Any]:
     return {
         "name": recipe.name,
         "source": recipe.source,
-        "quick": compared.quick,
+        "notice": notice_of(recipe, quick=compared.quick),
         "table": table_of(compared.comparisons),
         "notes": [(title, list(map(note_text, items))) for title, items in listed.items()],
     }

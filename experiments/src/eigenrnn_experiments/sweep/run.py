@@ -4,7 +4,6 @@ import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -25,7 +24,7 @@ from eigenrnn_experiments.errors import (
 from eigenrnn_experiments.files import read_json, read_record, write_atomically, write_json
 from eigenrnn_experiments.recipes import Plan, Recipe, Row
 from eigenrnn_experiments.recipes.reproduce import train, write_page
-from eigenrnn_experiments.tasks.base import Selection, Task
+from eigenrnn_experiments.tasks.base import Selection
 from eigenrnn_experiments.training import Run, RunFolder
 from eigenrnn_experiments.training.run import RunKey, locked
 from eigenrnn_experiments.training.table import table_of
@@ -259,11 +258,6 @@ class Sweep:
                 RunFolder(out / key.path).write_failure(key, message)
                 return
 
-    @cached_property
-    def _task(self) -> Task:
-        """The task of all points, up to its options."""
-        return self.row_of(self._examples[0]).task
-
     def score(self, keys: Sequence[RunKey], out: Path) -> float:
         """Return the mean over the seeds of the metric that selects the best model.
 
@@ -290,7 +284,7 @@ class Sweep:
         return selection.number(run.best[str(selection.split)])
 
     def _selection(self, run: Run) -> Selection:
-        return Selection(self._task, run.settings.get("best_by"))
+        return Selection(self.row_of(run.key).task, run.settings.get("best_by"))
 
     def ended(self, keys: Sequence[RunKey], out: Path) -> None:
         """Print how the runs of a point have ended, and write the results."""
@@ -379,13 +373,18 @@ class Sweep:
         """
         if self.file.search:
             _ = self.distributions
+        metrics: set[str | None] = set()
         for key in self._examples:
             row = self.row_of(key)
             row.build(row.settings.seed)
             row.settings.pace(row.task)
             selection = Selection(row.task, row.settings.best_by)
+            metrics.add(selection.metric)
             if self.file.search and selection.split is None:
                 raise ValueError("expected a validation or test split for a search, got none")
+            if self.file.search and len(metrics) > 1:
+                named = " and ".join(map(str, metrics))
+                raise ValueError(f"expected one metric for all points of a search, got {named}")
             if row.task.missing_data() is not None:
                 next(row.task.batches("train", 1))  # downloads the data, or raises
 
