@@ -198,7 +198,7 @@ def use_backend(name: str | None) -> Generator[None]:
     The block affects only the thread that enters it. The environment variable
     ``EIGENRNN_BACKEND`` forces a backend for the whole process, and the argument `backend` of a
     layer or an op for one call. An argument overrides a block, and a block overrides the variable.
-    Set the variable before the first call: steps of frozen layers and streams do not read it again.
+    Set the variable before the first call: steps of frozen layers and streams read it once.
 
     Example:
         >>> with use_backend("reference"):
