@@ -419,6 +419,7 @@ def test_an_allocation_that_fails_ends_in_one_line(error_of, tmp_path):
 WRONG_FILES = {
     "an unknown option": ("task: Copying\nstepz: 3\n", "stepz"),
     "no YAML": ("task: [\n", "line 2"),
+    "a key twice": ("task: Copying\nsteps: 3\nsteps: 4\n", "each key once, got steps 2 times"),
     "a decay at no": ("task: Copying\nlr_decay_at: no\n", "lr_decay_at"),
 }
 

@@ -3,6 +3,7 @@
 import inspect
 import os
 import sys
+from collections import Counter
 from collections.abc import Callable, Collection, Sequence
 from contextlib import suppress
 from functools import partial
@@ -13,7 +14,8 @@ from pkgutil import resolve_name
 from typing import Any, cast, get_args, get_origin
 
 import docstring_parser
-from jsonargparse import ArgumentError, ArgumentParser, Namespace
+import yaml
+from jsonargparse import ArgumentError, ArgumentParser, Namespace, get_loader, set_loader
 from rich.text import Text
 
 from eigenrnn.memory import keep_freed_memory
@@ -27,7 +29,7 @@ from eigenrnn_experiments.errors import (
 )
 from eigenrnn_experiments.tasks.base import Task, check_task
 
-__all__ = ["arguments_of", "function_of", "parser_of", "run"]
+__all__ = ["arguments_of", "function_of", "load_yaml", "parser_of", "run"]
 
 _SIGPIPE = 13  # which the module signal lacks on Windows
 
@@ -40,6 +42,40 @@ _USER_ERRORS = (
     MemoryError,
     NonFiniteLossError,
 )
+
+
+_load_yaml = get_loader("yaml")
+
+
+def load_yaml(text: str) -> Any:
+    """Read a file or a value as jsonargparse does, but with each key once.
+
+    Raises:
+        yaml.YAMLError: If it is no YAML, or a key occurs twice.
+    """
+    _check_keys(yaml.compose(text))
+    return _load_yaml(text)
+
+
+set_loader("yaml", load_yaml, exceptions=(yaml.YAMLError,))
+
+
+def _check_keys(node: yaml.Node | None) -> None:
+    """Check that each key occurs once. YAML would keep the last of several.
+
+    Raises:
+        yaml.YAMLError: If one is.
+    """
+    if isinstance(node, yaml.SequenceNode):
+        for each in node.value:
+            _check_keys(each)
+    if isinstance(node, yaml.MappingNode):
+        names = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
+        for name, count in names.items():
+            if count > 1:
+                raise yaml.YAMLError(f"expected each key once, got {name} {count} times")
+        for _, value in node.value:
+            _check_keys(value)
 
 
 def run(arguments: list[str], **passed: Any) -> int:

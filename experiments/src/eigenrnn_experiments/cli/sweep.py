@@ -12,10 +12,9 @@ from typing import Any
 
 import msgspec
 import yaml
-from jsonargparse import get_loader
 
 from eigenrnn.errors import check_positive_integer
-from eigenrnn_experiments.cli.commands import arguments_of, parser_of
+from eigenrnn_experiments.cli.commands import arguments_of, load_yaml, parser_of
 from eigenrnn_experiments.cli.train import row_to_train
 from eigenrnn_experiments.console import say
 from eigenrnn_experiments.errors import unknown_name
@@ -77,24 +76,6 @@ def sweep(
     return int(retry)
 
 
-def _check_keys(node: yaml.Node | None) -> None:
-    """Check that each key occurs once. YAML would keep the last of several.
-
-    Raises:
-        yaml.YAMLError: If one is.
-    """
-    if isinstance(node, yaml.SequenceNode):
-        for each in node.value:
-            _check_keys(each)
-    if isinstance(node, yaml.MappingNode):
-        names = Counter(key.value for key, _ in node.value if isinstance(key, yaml.ScalarNode))
-        for name, count in names.items():
-            if count > 1:
-                raise yaml.YAMLError(f"expected each key once, got {name} {count} times")
-        for _, value in node.value:
-            _check_keys(value)
-
-
 def read_sweep(path: str | Path) -> Sweep:
     """Read a sweep from its YAML file.
 
@@ -103,8 +84,7 @@ def read_sweep(path: str | Path) -> Sweep:
     """
     text = Path(path).read_text(encoding="utf-8")
     try:
-        _check_keys(yaml.compose(text))
-        content: Any = get_loader("yaml")(text)
+        content: Any = load_yaml(text)
         file = msgspec.convert(content, SweepFile)
     except (yaml.YAMLError, msgspec.ValidationError) as error:
         raise ValueError(f"expected a sweep in {path}: {error}") from None
