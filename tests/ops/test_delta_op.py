@@ -442,10 +442,15 @@ def test_inputs_of_sixteen_bits_have_states_in_float32(backend):
     assert_near({"o": o}, {"o": expected}, torch.finfo(torch.bfloat16).eps)
 
 
-def test_autocast_runs_the_recurrence_in_float32():
+@each_backend
+@pytest.mark.parametrize("dtype", [torch.float32, torch.bfloat16])
+def test_autocast_runs_the_recurrence_in_float32(dtype, backend):
+    given = [each.to(dtype) for each in (q, k, v, beta)]
     with torch.autocast("cpu", torch.bfloat16):
-        o, _ = delta(q, k, v, beta)
-    assert torch.equal(o, delta(q, k, v, beta)[0])
+        o, S_n = delta(*given, backend=backend)
+    expected = delta(*(each.float() for each in given), backend=backend)
+    assert torch.equal(o, expected[0])
+    assert torch.equal(S_n, expected[1])
 
 
 def test_only_the_last_states_are_returned_if_a_backend_can():

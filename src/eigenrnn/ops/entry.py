@@ -34,10 +34,6 @@ BACKENDS: dict[str, Mapping[str, Backend]] = {}
 """The backends of each recurrence, by their names."""
 
 
-def _same(_backend: Backend, operands: Any, _options: Any) -> Any:
-    return operands
-
-
 class Entry:
     """The one way of a recurrence's calls to its backends, past the checks of their arguments.
 
@@ -51,7 +47,6 @@ class Entry:
         operator: The operator that has plans of calls, if there is one.
         nonlinearity: The function f of a recurrence that has no choice.
         features: Returns the optional features that operands and options need.
-        narrow: Takes the dtype of autocast and the operands. Returns the operands under autocast.
         fit: Takes the chosen backend, the operands and the options. Returns the operands as this
             backend computes them.
     """
@@ -66,8 +61,7 @@ class Entry:
         operator: Operator | None = None,
         nonlinearity: str = "identity",
         features: Callable[[Any, Any], list[str]] = features_of,
-        narrow: Callable[[torch.dtype, Any], Any] = steps_in,
-        fit: Callable[[Backend, Any, Any], Any] = _same,
+        fit: Callable[[Backend, Any, Any], Any] | None = None,
     ) -> None:
         BACKENDS[recurrence.name] = backends
         if export is None:
@@ -81,7 +75,6 @@ class Entry:
         self._export = export
         self._nonlinearity = nonlinearity
         self._features = features
-        self._narrow = narrow
         self._fit = fit
 
     def __call__(
@@ -113,7 +106,7 @@ class Entry:
             return self._run_in_float32(operands, options, backend)
         if not autocast:
             return self._run(operands, options, backend, False)
-        operands = self._narrow(torch.get_autocast_dtype(device), operands)
+        operands = steps_in(torch.get_autocast_dtype(device), operands)
         with torch.autocast(device, enabled=False):
             return self._run(operands, options, backend, True)
 
@@ -149,7 +142,9 @@ class Entry:
             dtype=dtype_of(operands),
         )
         chosen = choose(self.backends, call, backend)
-        fitted = self._fit(chosen, operands, options)
+        fitted = operands
+        if self._fit is not None:
+            fitted = self._fit(chosen, operands, options)
         V: Tensor | None = getattr(operands, "V", None)
         if V is not None and not chosen.fuses_head(V):
             return self._with_separate_head(chosen.run, to_float32(fitted), options)

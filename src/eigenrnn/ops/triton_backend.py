@@ -11,7 +11,7 @@ from torch import Tensor
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.dispatch import Backend, Call
 
-__all__ = ["TritonBackend", "kept_share", "launch", "launch_with_f", "layout"]
+__all__ = ["TritonBackend", "kept_share", "launch", "layout"]
 
 _INTERPRETED = os.environ.get("TRITON_INTERPRET") == "1"
 """Whether Triton's interpreter runs the kernels on the CPU, as in the tests."""
@@ -60,8 +60,6 @@ class TritonBackend(Backend):
             return f"it needs tensors on an NVIDIA GPU, and they are on {call.device}"
         if call.nonlinearity not in _NONLINEARITIES:
             return f"it has no kernel for {call.nonlinearity}"
-        if call.transformed:
-            return "torch.func transforms and forward mode need differentiable operations"
         if call.state_size > self.largest_state:
             return (
                 f"the registers of a multiprocessor hold W for at most {self.largest_state} "
@@ -97,9 +95,9 @@ def launch(
     results: Mapping[str, Tensor],
     operands: Any,
     options: Any,
-    **flags: bool | float | str,
+    **flags: bool,
 ) -> None:
-    """Launch one program per sequence.
+    """Launch one program per sequence, with a nonlinearity f and what a step keeps of its states.
 
     Args:
         kernel: The kernel.
@@ -116,11 +114,25 @@ def launch(
     if steps.stride(2) != 1:
         steps = steps.contiguous()
     N = operands.h0.shape[1]
+    biased = others["bias"] is not None
+    name = options.nonlinearity
+    slope = 0.0
+    if name in LEAKY_SLOPES:
+        slope = LEAKY_SLOPES[name]
+        name = "leaky_relu"
+    elif name == "modrelu" and not biased:
+        name = "identity"
+    share = kept_share(operands, options)
     lengths = _sequence_lengths(options.batch_sizes, B, steps.device)
-    others = {**others, "lengths": lengths, "resets": _as_bytes(operands.resets)}
+    of_steps = {
+        "share": _as_bytes(share),
+        "lengths": lengths,
+        "resets": _as_bytes(operands.resets),
+    }
     read: dict[str, Tensor] = {}
-    for name, tensor in others.items():  # in place of None, one that the kernel never reads
-        read[name] = steps if tensor is None else tensor.contiguous()
+    # in place of None, a tensor that the kernel never reads
+    for argument, tensor in {**others, **of_steps}.items():
+        read[argument] = steps if tensor is None else tensor.contiguous()
     columns, rows = layout(N)
     with torch.cuda.device_of(steps):
         kernel[(B,)](
@@ -137,48 +149,15 @@ def launch(
             RAGGED=lengths is not None,
             REVERSE=options.reverse,
             RESETS=operands.resets is not None,
+            NAME=name,
+            SLOPE=slope,
+            BIASED=biased,
+            KEEPS=share is not None,
+            KEEPS_BY_STEP=share is not None and share.dim() == 3,
+            MASKED=operands.mask is not None,
             num_warps=min(8, columns[0] // 16),  # so that W fits into the registers of all threads
             **flags,
         )
-
-
-def launch_with_f(
-    kernel: Any,
-    steps: Tensor,  # (T, B, .), of any strides; the inputs of a pass
-    others: Mapping[str, Tensor | None],
-    results: Mapping[str, Tensor],
-    operands: Any,
-    options: Any,
-    **flags: bool,
-) -> None:
-    """Launch a kernel with a nonlinearity f, whose values a leak or zoneout may mix with states.
-
-    The arguments are those of `launch`.
-    """
-    biased = others["bias"] is not None
-    name = options.nonlinearity
-    slope = 0.0
-    if name in LEAKY_SLOPES:
-        slope = LEAKY_SLOPES[name]
-        name = "leaky_relu"
-    elif name == "modrelu" and not biased:
-        name = "identity"
-    share = kept_share(operands, options)
-    launch(
-        kernel,
-        steps,
-        {**others, "share": _as_bytes(share)},
-        results,
-        operands,
-        options,
-        NAME=name,
-        SLOPE=slope,
-        BIASED=biased,
-        KEEPS=share is not None,
-        KEEPS_BY_STEP=share is not None and share.dim() == 3,
-        MASKED=operands.mask is not None,
-        **flags,
-    )
 
 
 def _as_bytes(tensor: Tensor | None) -> Tensor | None:

@@ -65,9 +65,9 @@ def load_parts(pointer, at, N, limit, PARTS: tl.constexpr):
 
 @triton.jit
 def store(pointer, at, N, vector):
-    """Write a vector, converted to the dtype of the memory."""
+    """Write a vector."""
     for i in tl.static_range(len(at)):
-        tl.store(pointer + at[i], vector[i].to(pointer.dtype.element_ty), mask=at[i] < N)
+        tl.store(pointer + at[i], vector[i], mask=at[i] < N)
 
 
 @triton.jit
@@ -75,8 +75,7 @@ def load_per_pair(pointer, at, N):
     """Read one number for each pair of units and repeat it for both."""
     result = ()
     for i in tl.static_range(len(at)):
-        piece = tl.load(pointer + at[i] // 2, mask=at[i] < N, other=0.0)
-        result = result + (piece.to(tl.float32),)
+        result = result + (tl.load(pointer + at[i] // 2, mask=at[i] < N, other=0.0),)
     return result
 
 
@@ -85,7 +84,7 @@ def store_per_pair(pointer, at, N, vector):
     """Write the first number of each pair of units."""
     for i in tl.static_range(len(at)):
         first = (at[i] < N) & (at[i] % 2 == 0)
-        tl.store(pointer + at[i] // 2, vector[i].to(pointer.dtype.element_ty), mask=first)
+        tl.store(pointer + at[i] // 2, vector[i], mask=first)
 
 
 @triton.jit
@@ -131,7 +130,7 @@ def load_matrix(pointer, at, N, ROWS: tl.constexpr):
             rows, columns = row_indices[i][:, None], at[j][None, :]
             inside = (rows < N) & (columns < N)
             block = tl.load(pointer + rows * N + columns, mask=inside, other=0.0)
-            result = result + (block.to(tl.float32),)
+            result = result + (block,)
     return result
 
 

@@ -6,7 +6,6 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.ops.arguments import to_float32
 from eigenrnn.ops.delta.reference import DeltaOperands, DeltaOptions, in_order
 from eigenrnn.ops.dispatch import REAL, Backend
 
@@ -146,5 +145,4 @@ class DeltaChunk(Backend):
     features = frozenset({"resets"})  # a layer writes them as decays of zero
 
     def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
-        o, S_n = delta_chunk(to_float32(operands), options)
-        return o.to(operands.q.dtype), S_n
+        return delta_chunk(operands, options)

@@ -6,17 +6,11 @@ from typing import cast
 import torch
 from torch import Tensor
 
-from eigenrnn.ops.arguments import check_flags, to_float32
+from eigenrnn.ops.arguments import check_flags
 from eigenrnn.ops.delta.chunk import DeltaChunk
 from eigenrnn.ops.delta.cpu import DeltaCPU
-from eigenrnn.ops.delta.reference import (
-    DELTA,
-    DeltaOperands,
-    DeltaOptions,
-    DeltaReference,
-    check_values,
-)
-from eigenrnn.ops.dispatch import REAL, Backend
+from eigenrnn.ops.delta.reference import DELTA, DeltaOperands, DeltaOptions, check_values
+from eigenrnn.ops.dispatch import REAL, Backend, Reference
 from eigenrnn.ops.entry import Entry
 from eigenrnn.ops.exporting import export_steps
 from eigenrnn.tracing import needs_no_dispatcher
@@ -25,7 +19,7 @@ __all__ = ["BACKENDS", "delta"]
 
 
 BACKENDS: dict[str, Backend] = {
-    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), DeltaReference(DELTA, REAL))
+    backend.name: backend for backend in (DeltaCPU(), DeltaChunk(), Reference(DELTA, REAL))
 }
 """The backends by name, in order of preference."""
 
@@ -81,7 +75,7 @@ def delta(
         log_decay: :math:`(T, B, H)`, the dtype of q, or float32 if q has 16 bits.
         S0: :math:`(B, H, K, V)`, the same dtype as log_decay.
     Returns:
-        The outputs of all steps, :math:`(T, B, H, V)`, of the dtype of q, and the last state of
+        The outputs of all steps, :math:`(T, B, H, V)`, of the dtype of q, float32 under autocast, and the last state of
         each sequence, :math:`(B, H, K, V)`, of the dtype of S0. In reverse the last state is that
         of the first time step.
     Raises:
@@ -117,7 +111,7 @@ def _check(operands: DeltaOperands, options: DeltaOptions) -> DeltaOperands:
 
 def _export(
     operands: DeltaOperands, options: DeltaOptions, lengths: Tensor | None
-) -> tuple[Tensor, Tensor]:  # (T, B, H, V), (B, H, K, V)
+) -> tuple[Tensor, ...]:  # (T, B, H, V), (B, H, K, V)
     """Record the delta rule as a scan of steps.
 
     Args:
@@ -128,21 +122,13 @@ def _export(
     Raises:
         ValueError: If the number of sequences is free, and that of the example is one.
     """
-    wide = to_float32(operands)
     # torch's tracer takes a size of one for a constant in a product with a number, as in q and
     # beta; the program would then fail for two sequences
-    if isinstance(wide.v.shape[1], torch.SymInt) and wide.beta.shape[1] == 1:
+    if isinstance(operands.v.shape[1], torch.SymInt) and operands.beta.shape[1] == 1:
         raise ValueError(
             "expected an example of two sequences or more where their number is free, got one"
         )
-    o, last = export_steps(DELTA, wide, options, lengths)
-    return o.to(operands.q.dtype), last
+    return export_steps(DELTA, operands, options, lengths)
 
 
-_ENTRY = Entry(
-    DELTA,
-    BACKENDS,
-    check=_check,
-    export=_export,
-    narrow=lambda _dtype, operands: operands,
-)
+_ENTRY = Entry(DELTA, BACKENDS, check=_check, export=_export)

@@ -8,8 +8,6 @@ import torch
 from torch import Tensor
 
 from eigenrnn.linalg import at_least_float32, tol
-from eigenrnn.ops.arguments import to_float32
-from eigenrnn.ops.dispatch import Reference
 from eigenrnn.ops.recurrence import Product, Recurrence, Shape
 from eigenrnn.ops.time_steps import without_padding
 
@@ -17,7 +15,6 @@ __all__ = [
     "DELTA",
     "DeltaOperands",
     "DeltaOptions",
-    "DeltaReference",
     "check_values",
     "in_order",
     "output",
@@ -202,11 +199,3 @@ DELTA = Recurrence(
     products=_products,
 )
 """The delta rule with R reflections a step."""
-
-
-class DeltaReference(Reference):
-    """The definition, in float32 or better."""
-
-    def run(self, operands: DeltaOperands, options: DeltaOptions) -> tuple[Tensor, Tensor]:
-        o, S_n = super().run(to_float32(operands), options)
-        return o.to(operands.q.dtype), S_n

@@ -13,7 +13,7 @@ from eigenrnn.ops.elman.reference import ELMAN, ElmanOperands, as_pairs
 from eigenrnn.ops.inplace_nonlinearities import moduli_like
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import first_steps, states_and_last, states_before
-from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch_with_f
+from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch
 
 __all__ = ["ElmanTriton", "elman_triton", "elman_triton_mixed"]
 
@@ -40,7 +40,7 @@ def _forward(operands: ElmanOperands, options: Options, save: bool) -> dict[str,
     others = {"matrix": operands.W.T, "h0": operands.h0, "bias": operands.bias}
     x = map_inputs(operands.x, operands.U, operands.c)
     SAVE = len(results["values"]) > 0
-    launch_with_f(elman_forward, x, others, results, operands, options, SAVE=SAVE)
+    launch(elman_forward, x, others, results, operands, options, SAVE=SAVE)
     return results
 
 
@@ -64,7 +64,7 @@ def _backward(
     delta = torch.empty_like(h)
     totals = torch.empty_like(h if TOTALS else h[:0])
     dh0 = torch.empty_like(operands.h0)
-    launch_with_f(
+    launch(
         elman_backward,
         g,
         {"h": h, "matrix": operands.W, "bias": operands.bias, "moduli": moduli, "values": values},

@@ -10,7 +10,7 @@ from eigenrnn.ops.gru.backward import operand_gradients
 from eigenrnn.ops.gru.reference import FORMS, GRU, GRUOperands, GRUOptions
 from eigenrnn.ops.operators import Named, Operator
 from eigenrnn.ops.time_steps import states_and_last
-from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch_with_f
+from eigenrnn.ops.triton_backend import TritonBackend, kept_share, launch
 
 __all__ = ["GRUTriton", "gru_triton", "gru_triton_mixed"]
 
@@ -35,7 +35,7 @@ def _forward(operands: GRUOperands, options: GRUOptions, save: bool) -> dict[str
         "bias": operands.bias,
         "recurrent_bias": operands.recurrent_bias,
     }
-    launch_with_f(
+    launch(
         gru_forward,
         map_inputs(operands.x, operands.U, operands.c),
         others,
@@ -76,7 +76,7 @@ def _backward(
         "dq": h.new_empty(T if options.reset_after else 0, B, N),
         "dh0": h.new_empty(B, N),
     }
-    launch_with_f(
+    launch(
         gru_backward,
         g,
         others,
