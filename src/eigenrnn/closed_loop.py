@@ -125,8 +125,10 @@ def draw_symbols(temperature: float = 1.0, generator: Generator | None = None) -
         return partial(torch.argmax, dim=-1)
 
     def draw(logits: Tensor) -> Tensor:  # (B, K) -> (B,)
-        p = (logits.detach() / temperature).softmax(-1)
-        return torch.multinomial(p, 1, generator=generator).squeeze(-1)
+        logits = logits.detach()
+        # the maximum goes first: the quotient could overflow
+        scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
+        return torch.multinomial(scaled.softmax(-1), 1, generator=generator).squeeze(-1)
 
     return draw
 

@@ -8,6 +8,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from eigenrnn.closed_loop import draw_symbols
 from eigenrnn_experiments.tasks.preprocessing import TextPreprocessing
 
 __all__ = ["bits_per_symbol", "continue_text"]
@@ -71,11 +72,9 @@ def continue_text(
     Raises:
         ValueError: If a symbol is unknown, the text is empty, or a number is negative.
     """
-    if length < 0 or not 0 <= temperature < math.inf:
-        raise ValueError(
-            f"expected length >= 0 and temperature >= 0, got {length} and {temperature}"
-        )
-    generator = torch.Generator().manual_seed(seed)
+    if length < 0:
+        raise ValueError(f"expected length >= 0, got {length}")
+    draw = draw_symbols(temperature, torch.Generator().manual_seed(seed))
     codes = torch.from_numpy(preprocessing.encode(text)).unsqueeze(1)
     if not len(codes):
         raise ValueError("expected a text of at least one symbol, got none")
@@ -83,24 +82,12 @@ def continue_text(
     network: Any = model
     drawn: list[Tensor] = []
     for _ in range(length):
-        symbol = _draw(logits[-1, 0], temperature, generator)
+        symbol = draw(logits[-1])
         drawn.append(symbol)
-        logits, state = network.advance(symbol.view(1, 1), state)
+        logits, state = network.advance(symbol.unsqueeze(0), state)
     if not drawn:
         return ""
-    return preprocessing.decode(torch.stack(drawn).numpy())
-
-
-def _draw(
-    logits: Tensor,  # (K,)
-    temperature: float,
-    generator: torch.Generator,
-) -> Tensor:  # ()
-    if not temperature:
-        return logits.argmax()
-    # subtract the maximum before the division, which could overflow
-    scaled = (logits.double() - logits.max()) / temperature
-    return torch.multinomial(scaled.softmax(0), 1, generator=generator)[0]
+    return preprocessing.decode(torch.cat(drawn).numpy())
 
 
 def _windows(

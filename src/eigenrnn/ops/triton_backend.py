@@ -124,11 +124,8 @@ def launch(
         name = "identity"
     share = kept_share(operands, options)
     lengths = _sequence_lengths(options.batch_sizes, B, steps.device)
-    of_steps = {
-        "share": _as_bytes(share),
-        "lengths": lengths,
-        "resets": _as_bytes(operands.resets),
-    }
+    resets = _as_bytes(operands.resets)
+    of_steps = {"share": _as_bytes(share), "lengths": lengths, "resets": resets}
     read: dict[str, Tensor] = {}
     # in place of None, a tensor that the kernel never reads
     for argument, tensor in {**others, **of_steps}.items():
@@ -148,7 +145,7 @@ def launch(
             ROWS=rows,
             RAGGED=lengths is not None,
             REVERSE=options.reverse,
-            RESETS=operands.resets is not None,
+            RESETS=resets is not None,
             NAME=name,
             SLOPE=slope,
             BIASED=biased,

@@ -75,9 +75,9 @@ def delta(
         log_decay: :math:`(T, B, H)`, the dtype of q, or float32 if q has 16 bits.
         S0: :math:`(B, H, K, V)`, the same dtype as log_decay.
     Returns:
-        The outputs of all steps, :math:`(T, B, H, V)`, of the dtype of q, float32 under autocast, and the last state of
-        each sequence, :math:`(B, H, K, V)`, of the dtype of S0. In reverse the last state is that
-        of the first time step.
+        The outputs of all steps, :math:`(T, B, H, V)`, of the dtype of q, float32 under autocast,
+        and the last state of each sequence, :math:`(B, H, K, V)`, of the dtype of S0. In reverse
+        the last state is that of the first time step.
     Raises:
         ValueError: If a shape, the number of steps or reflections, or the backend is wrong, or if
             a strength, a decay or a key of the first step lies outside its interval. Values are
