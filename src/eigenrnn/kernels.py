@@ -27,4 +27,7 @@ _TORCH = Path(torch.__file__).with_name("lib") / f"libtorch_cpu.{_SUFFIX}"
 has_threads: bool = kernels is not None and kernels.find_threads(str(_TORCH))
 """Whether the kernels use torch's OpenMP threads; else they run on one thread."""
 
-__all__ = ["has_threads", "kernels", "unavailable_reason"]
+__all__ = ["NUMBERS", "has_threads", "kernels", "unavailable_reason"]
+
+NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
+"""The dtypes of the kernels, and the names that these have there."""

@@ -13,7 +13,7 @@ from numpy.polynomial import Chebyshev, Polynomial
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor
 
-from eigenrnn.kernels import kernels
+from eigenrnn.kernels import NUMBERS, kernels
 from eigenrnn.torch_internals import fp32_precision, has_dispatch_mode
 from eigenrnn.tracing import are_plain, is_dual, is_eager, is_traced, under_transform
 
@@ -54,7 +54,6 @@ _norm = torch.linalg.matrix_norm
 
 _LARGE = 4  # the mean size of eigenvalues above which a Cayley transform needs correction
 _LARGEST_KEPT = 128  # rows of a matrix whose places are kept, at most 64 kilobytes each
-_COMPILED = {torch.float32, torch.float64}
 _LEAST_DIVIDED = 256  # rows of a matrix that is inverted by blocks
 
 _BACKENDS: Any = torch.backends  # whose attributes have no types
@@ -455,7 +454,7 @@ def _is_small(n: int, *tensors: Tensor) -> bool:
     for each in tensors:
         if each.dtype is not tensors[0].dtype:
             return False
-    return tensors[0].dtype in _COMPILED and are_plain(tensors)
+    return tensors[0].dtype in NUMBERS and are_plain(tensors)
 
 
 def _scaled_cayley(raw: Tensor, signs: Tensor) -> Tensor:

@@ -13,7 +13,7 @@ from eigenrnn_experiments.tasks.parenthesis import clamped_walk
 
 TASKS = {
     "nc-gru": Parenthesis.nc_gru(60),
-    "nc-gru-text": Parenthesis.nc_gru_text(60),
+    "nc-gru-text": Parenthesis(60, types=10, cap=10, pairs=10),
     "entropy": Parenthesis(60, criterion="cross_entropy"),
     "low-cap": Parenthesis(60, types=1, noise=3, cap=1),
     "no-noise": Parenthesis(60, noise=0, cap=2),
@@ -78,7 +78,7 @@ def test_the_code_of_nc_gru_has_seven_tokens_and_three_counts_up_to_five():
 
 
 def test_the_text_of_nc_gru_has_ten_pairs_each_opened_before_it_is_closed():
-    task = Parenthesis.nc_gru_text(100)
+    task = Parenthesis(100, types=10, cap=10, pairs=10)
     batch = task.batch(64, generator_for(0))
     opened = batch.inputs[:, :, 0:20:2].cumsum(0)
     closed = batch.inputs[:, :, 1:20:2].cumsum(0)

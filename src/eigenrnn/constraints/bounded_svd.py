@@ -5,7 +5,7 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.errors import check_positive_integer
+from eigenrnn.constraints.householder import checked_reflections
 from eigenrnn.init import uniform_
 from eigenrnn.linalg import (
     check_finite,
@@ -56,15 +56,7 @@ class BoundedSVD(Constraint):
 
     def __init__(self, size: int, *, reflections: int | None = None, margin: float = 0.01) -> None:
         super().__init__(size)
-        if reflections is None:
-            reflections = size
-        self.reflections = reflections
-        check_positive_integer("reflections", self.reflections)
-        if self.reflections > size:
-            raise ValueError(
-                f"expected 1 <= reflections <= {size}, got {reflections}; "
-                f"{size} reach all of the set"
-            )
+        self.reflections = checked_reflections(reflections, size)
         if not 0 < margin <= 1:
             raise ValueError(
                 f"expected 0 < margin <= 1, got {margin} (use Householder for "

@@ -10,13 +10,12 @@ from torch import Generator, Tensor
 from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
-from eigenrnn.kernels import kernels
+from eigenrnn.kernels import NUMBERS, kernels
 from eigenrnn.linalg import check_finite, double_precision
 from eigenrnn.tracing import is_batched, needs_no_dispatcher
 
 __all__ = ["AbstractDiagonal", "DiagonalDisc", "DiagonalRing", "DiagonalSegment"]
 
-_COMPILED = {torch.float32, torch.float64}
 _MOST = 4.0  # of the raw parameters of the disc; exp(-exp(4)) is below 1e-23
 
 
@@ -297,7 +296,7 @@ def _is_compiled(nu: Tensor, theta: Tensor) -> bool:
     """Whether the compiled kernels compute the numbers of a disc."""
     if kernels is None or not needs_no_dispatcher((nu, theta)):
         return False
-    if nu.dtype not in _COMPILED or nu.dtype != theta.dtype or nu.shape != theta.shape:
+    if nu.dtype not in NUMBERS or nu.dtype != theta.dtype or nu.shape != theta.shape:
         return False
     if not (nu.is_cpu and theta.is_cpu and nu.is_contiguous() and theta.is_contiguous()):
         return False

@@ -15,7 +15,23 @@ from eigenrnn.linalg import (
     upper_rows,
 )
 
-__all__ = ["Householder"]
+__all__ = ["Householder", "checked_reflections"]
+
+
+def checked_reflections(reflections: int | None, size: int) -> int:
+    """Return a number of reflections of N x N matrices, by default N.
+
+    Raises:
+        ValueError: If it is not between 1 and N.
+    """
+    if reflections is None:
+        return size
+    check_positive_integer("reflections", reflections)
+    if reflections > size:
+        raise ValueError(
+            f"expected 1 <= reflections <= {size}, got {reflections}; {size} reach all of the set"
+        )
+    return reflections
 
 
 class Householder(Constraint):
@@ -56,15 +72,7 @@ class Householder(Constraint):
 
     def __init__(self, size: int, *, reflections: int | None = None) -> None:
         super().__init__(size)
-        if reflections is None:
-            reflections = size
-        self.reflections = reflections
-        check_positive_integer("reflections", self.reflections)
-        if self.reflections > size:
-            raise ValueError(
-                f"expected 1 <= reflections <= {size}, got {reflections}; "
-                f"{size} reach all of the set"
-            )
+        self.reflections = checked_reflections(reflections, size)
         self.vectors = min(self.reflections, size - 1)  # the N-th reflection is a sign
         self.raw = Parameter(torch.empty(reflection_count(self.vectors, size)))
         self.register_buffer("sign", torch.ones(()))

@@ -8,7 +8,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.ops.compiled import kernels, make_stepper
+from eigenrnn.kernels import NUMBERS, kernels
+from eigenrnn.ops.compiled import make_stepper
 from eigenrnn.ops.dispatch import in_forced_block
 from eigenrnn.torch_internals import contents, hooks_of_call, write_count
 from eigenrnn.tracing import are_plain, is_eager
@@ -16,7 +17,6 @@ from eigenrnn.tracing import are_plain, is_eager
 __all__ = ["LatestSnapshot", "Snapshot", "addresses", "can_read", "take_snapshot"]
 
 _LARGE_STEP = 1 << 20  # multiply-adds from which several threads share the sequences of a step
-_DTYPES = (torch.float32, torch.float64)
 
 
 @dataclass(frozen=True)
@@ -98,7 +98,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
                     notes.append((holder, name, tensor, write_count(tensor)))
                     weights.append(tensor)
     dtype = layer.weight_dtype
-    if not layer.is_frozen or dtype not in _DTYPES:
+    if not layer.is_frozen or dtype not in NUMBERS:
         return None
     # inference tensors do not count their writes, so a change would go unnoticed
     if any(not w.is_cpu or w.is_inference() for w in weights):

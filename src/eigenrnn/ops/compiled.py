@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from eigenrnn.kernels import has_threads, kernels, unavailable_reason
+from eigenrnn.kernels import NUMBERS, has_threads, kernels, unavailable_reason
 from eigenrnn.nonlinearities import LEAKY_SLOPES
 from eigenrnn.ops.arguments import (
     features_of,
@@ -22,7 +22,6 @@ from eigenrnn.ops.precision import products_now, products_of_autocast
 from eigenrnn.ops.recurrence import Recurrence
 
 __all__ = [
-    "NUMBERS",
     "STRIDED",
     "CompiledBackend",
     "activation",
@@ -46,8 +45,6 @@ __all__ = [
     "warn_if_unavailable",
 ]
 
-NUMBERS = {torch.float32: "float32", torch.float64: "float64"}
-"""The dtypes of the kernels, and the names that these have there."""
 STRIDED = ("W", "U", "V", "D", "y")
 """What the kernels read with any strides: matrices, and gradients of outputs; all else by rows."""
 _LARGE = 1 << 22  # bytes; the allocator reuses smaller buffers, so large pages do not help them

@@ -32,6 +32,7 @@ from eigenrnn_experiments.training.table import read_below
 __all__ = [
     "Trained",
     "TrainedRow",
+    "check_row",
     "check_rows",
     "compute",
     "download_data",
@@ -175,10 +176,18 @@ def check_rows(recipe: Recipe, keys: Sequence[RunKey]) -> None:
             )
     first = {key.row: key for key in reversed(keys)}
     for key in first.values():
-        row = row_of(key, recipe)
-        row.settings.pace(row.task)
-        row.build(row.settings.seed)
-        check_reported(row)
+        check_row(row_of(key, recipe))
+
+
+def check_row(row: Row) -> None:
+    """Build the network of a row, and check its length and its reported numbers.
+
+    Raises:
+        ValueError: As `check_rows`.
+    """
+    row.settings.pace(row.task)
+    row.build(row.settings.seed)
+    check_reported(row)
 
 
 def train(

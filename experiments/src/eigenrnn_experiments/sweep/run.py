@@ -23,7 +23,7 @@ from eigenrnn_experiments.errors import (
 )
 from eigenrnn_experiments.files import read_json, read_record, write_atomically, write_json
 from eigenrnn_experiments.recipes import Plan, Recipe, Row
-from eigenrnn_experiments.recipes.reproduce import train, write_page
+from eigenrnn_experiments.recipes.reproduce import check_row, train, write_page
 from eigenrnn_experiments.tasks.base import Selection
 from eigenrnn_experiments.training import Run, RunFolder
 from eigenrnn_experiments.training.run import RunKey, locked
@@ -376,8 +376,7 @@ class Sweep:
         metrics: set[str | None] = set()
         for key in self._examples:
             row = self.row_of(key)
-            row.build(row.settings.seed)
-            row.settings.pace(row.task)
+            check_row(row)
             selection = Selection(row.task, row.settings.best_by)
             metrics.add(selection.metric)
             if self.file.search and selection.split is None:

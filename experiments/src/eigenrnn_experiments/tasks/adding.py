@@ -90,11 +90,6 @@ class Adding(Synthetic):
         check_at_least(self, 0, "decimals")
 
     @classmethod
-    def urnn(cls, length: int = 750) -> Self:
-        """Arjovsky, Shah and Bengio, ICML 2016."""
-        return cls(length, train_examples=100_000, test_examples=10_000, shuffle=True)
-
-    @classmethod
     def scornn(cls, length: int) -> Self:
         """Helfrich, Willmott and Ye, ICML 2018, and scuRNN; the same order in every epoch."""
         return cls(length, "early_half", train_examples=100_000, test_examples=10_000)
@@ -112,21 +107,6 @@ class Adding(Synthetic):
         return cls(
             length, order="mask_value", train_examples=60_000, test_examples=10_000, shuffle=True
         )
-
-    @classmethod
-    def spectral(cls, length: int = 100) -> Self:
-        """Zhang, Lei and Dhillon, ICML 2018, read from a text file with 5 decimals."""
-        return cls(length, decimals=5, train_examples=50_000, shuffle=True)
-
-    @classmethod
-    def ornn(cls, length: int) -> Self:
-        """Mhammedi et al., ICML 2017 (each sequence seen once)."""
-        return cls(length, "anywhere", test_examples=10_000)
-
-    @classmethod
-    def nnrnn(cls, length: int = 20) -> Self:
-        """The code of Kerg et al., which rejects odd lengths (each sequence seen once)."""
-        return cls(length)
 
     @classmethod
     def nc_gru(cls, length: int) -> Self:

@@ -102,11 +102,6 @@ class Parenthesis(Synthetic):
         """Mucllari et al., 2022, as in their code: 6 of 7 tokens are brackets."""
         return cls(length)
 
-    @classmethod
-    def nc_gru_text(cls, length: int = 100) -> Self:
-        """Mucllari et al., 2022, as in their text: 10 pairs of at most 10 types among noise."""
-        return cls(length, types=10, cap=10, pairs=10)
-
     @property
     def input_size(self) -> int:
         return 2 * self.types + self.noise

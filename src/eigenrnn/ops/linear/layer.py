@@ -13,9 +13,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from eigenrnn.kernels import NUMBERS
 from eigenrnn.linalg import at_least_float32, complex_to_halves
 from eigenrnn.ops.compiled import (
-    NUMBERS,
     compiled_operator,
     drop_unread_outputs,
     empty_like_steps,
