@@ -65,7 +65,10 @@ class FisherMemory(Analysis):
 
     @property
     def total(self) -> float:
-        """The sum of the curve; for a unit source at most 1 if W is normal, else at most N."""
+        """The sum of the curve.
+
+        With all noise and a unit source it is at most 1 if W is normal, else at most N.
+        """
         return float(self.curve.sum())
 
     def plot(self) -> Figure:

@@ -272,8 +272,6 @@ def transient_growth(
 
     .. math:: \|W^k\|_2 = \max_{\|h_0\| = 1} \|h_k\|, \qquad h_k = W h_{k-1}
 
-    Ensemble norms below 1e-150 are set to zero.
-
     Args:
         W: The recurrent matrix, real or complex, or a layer with one. Of a layer with a leak
             :math:`\alpha` it is :math:`I - \operatorname{diag} \alpha +

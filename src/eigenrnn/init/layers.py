@@ -61,7 +61,7 @@ def recurrent_(
     biases included.
 
     Args:
-        module: A `torch.nn.RNN`, `LSTM` or `GRU`, one of their cells, or an `RNN` or `GRU` of
+        module: A `torch.nn.RNN`, `LSTM` or `GRU`, one of their cells, or a layer of
             `eigenrnn.layers` whose constraint contains the matrix, such as `Unconstrained`;
             changed in place.
         kind: ``"chain"``, ``"feedback_chain"``, ``"identity"``, ``"ortho"`` or ``"plain"`` for all

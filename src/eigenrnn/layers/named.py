@@ -449,7 +449,8 @@ class NnRNN(RNN):
         hidden_size: The number N of hidden units; must be even.
         num_layers: The number of stacked layers.
         gamma_penalty: The weight :math:`\delta` of the penalty on the distance of the moduli of
-            the eigenvalues from 1.
+            the eigenvalues from 1. `eigenrnn.models.penalty` returns it, and a loop of your own
+            has to add it to the loss.
         gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
         gamma_value: The initial value of every modulus, or its fixed value if clamped; the paper
             clamps at 1 and at 0.958.

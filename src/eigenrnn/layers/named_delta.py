@@ -32,7 +32,7 @@ class GatedDeltaNet(DeltaNet):
         num_layers: The number of stacked layers.
         heads: The number of heads.
         eigenvalues: The ends of the segment of the free eigenvalues.
-        options: Further keyword arguments of `DeltaNet`, but for its reflections.
+        options: Further keyword arguments of `DeltaNet`.
     Source:
         Yang et al., ICLR 2025, section 3. https://arxiv.org/abs/2412.06464 (departures: keys and
         values have the same size N / H; keys are divided by their norm, with no epsilon under the
