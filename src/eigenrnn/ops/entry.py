@@ -102,32 +102,31 @@ class Entry:
         # autocast may compute the head in 16 bits, and exporters know its operation
         if V is not None and (autocast or exports_scan(backend)):
             return self._with_separate_head(self, operands, options, backend)
-        if not autocast and operands[0].dtype in SIXTEEN_BITS:
+        if autocast:
+            operands = steps_in(torch.get_autocast_dtype(device), operands)
+        operands = self.recurrence.with_initial_states(operands)
+        self.recurrence.check_dtypes(self._dtypes, operands, allows_mixed=autocast)
+        if autocast:
+            with torch.autocast(device, enabled=False):
+                return self._run(operands, options, backend)
+        if operands[0].dtype in SIXTEEN_BITS:
             return self._run_in_float32(operands, options, backend)
-        if not autocast:
-            return self._run(operands, options, backend, False)
-        operands = steps_in(torch.get_autocast_dtype(device), operands)
-        with torch.autocast(device, enabled=False):
-            return self._run(operands, options, backend, True)
+        return self._run(operands, options, backend)
 
     def _run_in_float32(self, operands: Any, options: Any, backend: str | None) -> _Results:
         """Return results of 16 bits. W and the states that go on have 32, as under autocast."""
-        self.recurrence.check_dtypes(self._dtypes, operands)
-        operands = self.recurrence.with_initial_states(operands)
         dtype: torch.dtype = operands[0].dtype
         of_states = [getattr(operands, name).dtype for name in self.recurrence.states]
-        results: Any = self._run(steps_in(dtype, operands), options, backend, True)
+        results: Any = self._run(steps_in(dtype, operands), options, backend)
         pairs = zip(results, (dtype, *of_states), strict=True)
         # an LRU with `last_only` returns None for its outputs
         narrow: Any = (each if each is None else each.to(dtype) for each, dtype in pairs)
         return tuple(narrow)
 
-    def _run(self, operands: Any, options: Any, backend: str | None, autocast: bool) -> _Results:
-        operands = self.recurrence.with_initial_states(operands)
+    def _run(self, operands: Any, options: Any, backend: str | None) -> _Results:
         exports = exports_scan(backend)
         if options.batch_sizes is not None and not exports:
             check_batch_sizes(options.batch_sizes, *operands[0].shape[:2])
-        self.recurrence.check_dtypes(self._dtypes, operands, allows_mixed=autocast)
         if self._check is not None:
             operands = self._check(operands, options)
         if exports:

@@ -301,47 +301,11 @@ def _network(
     linear = _head(model)
     if integers is not None:
         written = integers.layers
-        K = integers.output_size
-        local_arrays.append(Array("integer_output", K, kind="int16"))
-        taken = "symbol"
-        if integers.input_places is not None:
-            taken = "integer_input"
-            M = layers[0].input_size
-            local_arrays.append(Array(taken, M, kind="int16"))
-            source.helpers.add("quantised")
-            unit = source.number(2.0**integers.input_places)
-            step.append(loop(M, f"integer_input[i] = quantised({x}[i] * {unit});"))
-        step.append(f"{name}_step_int16(state, {taken}, integer_output);")
-        unit = source.number(2.0**-integers.output_places)
-        step.append(loop(K, f"output[i] = (float)integer_output[i] * {unit};"))
+        arrays, lines = _whole_numbers(integers, source, layers[0].input_size, x, name)
     else:
-        head: Matrix | None = None
-        if linear is not None:
-            head = source.matrix("head", linear.weight, f"the head, {tuple(linear.weight.shape)}")
-        written = _layers(layers, source)
-        if isinstance(model, LanguageModel):
-            embedding = head
-            if embedding is None or model.head is not model.embedding:
-                comment = f"the embedding, {tuple(model.embedding.shape)}"
-                embedding = source.matrix(
-                    "embedding", model.embedding, comment, is_multiplied=False
-                )
-            source.helpers.add(embedding.row_helper)
-            step.append(embedding.copy_row("x", "symbol"))
-            local_arrays.append(Array("x", embedding.columns))
-            x = "x"
-        for k, layer in enumerate(written):
-            y = "output"
-            if head is not None or layer is not written[-1]:
-                y = f"y{k}"
-                local_arrays.append(Array(y, layer.output_size))
-            state = "state, " if layer.states else ""
-            step.append(f"{layer.name}({state}{x}, {y});")
-            x = y
-        if linear is not None and head is not None:
-            bias = ("head_bias", linear.bias)
-            step.append(source.start("output", head.rows, bias, "the bias of the head"))
-            step.append(head.add_to("output", x))
+        written, arrays, lines = _floats(model, layers, source, x)
+    local_arrays += arrays
+    step += lines
     reset: list[str] = []
     own_states: list[Array] = []
     missing = "makes the state NaN until the next reset"
@@ -387,6 +351,76 @@ def _network(
         integers=integers,
         note=note,
     )
+
+
+def _whole_numbers(
+    integers: IntegerNetwork, source: Source, input_size: int, x: str, name: str
+) -> tuple[list[Array], list[str]]:
+    """Return the local arrays and the lines of a step around one in whole numbers.
+
+    Args:
+        integers: The network in whole numbers.
+        source: Takes the helpers.
+        input_size: The number of inputs.
+        x: The name of the inputs as floats, if there are some.
+        name: The name of the network.
+    """
+    K = integers.output_size
+    arrays = [Array("integer_output", K, kind="int16")]
+    lines: list[str] = []
+    taken = "symbol"
+    if integers.input_places is not None:
+        taken = "integer_input"
+        arrays.append(Array(taken, input_size, kind="int16"))
+        source.helpers.add("quantised")
+        unit = source.number(2.0**integers.input_places)
+        lines.append(loop(input_size, f"integer_input[i] = quantised({x}[i] * {unit});"))
+    lines.append(f"{name}_step_int16(state, {taken}, integer_output);")
+    unit = source.number(2.0**-integers.output_places)
+    lines.append(loop(K, f"output[i] = (float)integer_output[i] * {unit};"))
+    return arrays, lines
+
+
+def _floats(
+    model: Any, layers: Sequence[Any], source: Source, x: str
+) -> tuple[list[Layer], list[Array], list[str]]:
+    """Write the layers and the head in floats; return them, local arrays and lines of a step.
+
+    Args:
+        model: The network.
+        layers: Its layers.
+        source: Takes the weights and the helpers.
+        x: The name of the inputs.
+    """
+    arrays: list[Array] = []
+    lines: list[str] = []
+    linear = _head(model)
+    head: Matrix | None = None
+    if linear is not None:
+        head = source.matrix("head", linear.weight, f"the head, {tuple(linear.weight.shape)}")
+    written = _layers(layers, source)
+    if isinstance(model, LanguageModel):
+        embedding = head
+        if embedding is None or model.head is not model.embedding:
+            comment = f"the embedding, {tuple(model.embedding.shape)}"
+            embedding = source.matrix("embedding", model.embedding, comment, is_multiplied=False)
+        source.helpers.add(embedding.row_helper)
+        lines.append(embedding.copy_row("x", "symbol"))
+        arrays.append(Array("x", embedding.columns))
+        x = "x"
+    for k, layer in enumerate(written):
+        y = "output"
+        if head is not None or layer is not written[-1]:
+            y = f"y{k}"
+            arrays.append(Array(y, layer.output_size))
+        state = "state, " if layer.states else ""
+        lines.append(f"{layer.name}({state}{x}, {y});")
+        x = y
+    if linear is not None and head is not None:
+        bias = ("head_bias", linear.bias)
+        lines.append(source.start("output", head.rows, bias, "the bias of the head"))
+        lines.append(head.add_to("output", x))
+    return written, arrays, lines
 
 
 def _integers(
@@ -441,7 +475,7 @@ def _preparation(around: FittedNetwork, source: Source) -> str:
     )
 
 
-def _layers(layers: list[Any], source: Source) -> list[Layer]:
+def _layers(layers: Sequence[Any], source: Source) -> list[Layer]:
     """Write recurrent layers and residual stacks."""
     written: list[Layer] = []
     for layer in layers:
