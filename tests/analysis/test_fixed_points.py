@@ -10,6 +10,7 @@ from scipy.optimize import brentq
 from torch import nn
 
 import eigenrnn
+from draws import stream
 from eigenrnn import LeakyRNN
 from eigenrnn.analysis import (
     StateMap,
@@ -19,10 +20,6 @@ from eigenrnn.analysis import (
 )
 from eigenrnn.constraints import Unconstrained
 from eigenrnn.layers import GRU, NCGRU, RNN, URNN, ScoRNN
-
-
-def seeded(number=0):
-    return torch.Generator().manual_seed(number)
 
 
 def tanh(W):
@@ -40,7 +37,7 @@ def linear(W):
 
 @pytest.mark.parametrize("w", [0.3, 0.9, -0.8])
 def test_unit_with_a_small_weight_has_only_the_fixed_point_zero(w):
-    result = fixed_points(tanh([[w]]), generator=seeded())
+    result = fixed_points(tanh([[w]]), generator=stream())
     np.testing.assert_allclose(result.points, [[0]], atol=1e-9)
     np.testing.assert_allclose(result.eigenvalues, [[w]], rtol=1e-9)
     assert result.kinds == ["stable"]
@@ -49,7 +46,7 @@ def test_unit_with_a_small_weight_has_only_the_fixed_point_zero(w):
 @pytest.mark.parametrize("w", [1.2, 2.0, 5.0])
 def test_unit_with_a_large_weight_is_bistable(w):
     root = brentq(lambda h: math.tanh(w * h) - h, 0.1, 1, xtol=1e-14)
-    result = fixed_points(tanh([[w]]), generator=seeded())
+    result = fixed_points(tanh([[w]]), generator=stream())
     np.testing.assert_allclose(sorted(result.points[:, 0]), [-root, 0, root], atol=1e-8)
     assert sorted(result.kinds) == ["stable", "stable", "unstable"]
     slopes = sorted(result.eigenvalues[:, 0].real)
@@ -58,7 +55,7 @@ def test_unit_with_a_large_weight_is_bistable(w):
 
 def test_two_units_with_mutual_inhibition_are_a_flip_flop():
     W = [[1.5, -1.0], [-1.0, 1.5]]
-    result = fixed_points(tanh(W), generator=seeded())
+    result = fixed_points(tanh(W), generator=stream())
     # along (1, -1) the pair is a unit of weight 2.5; along (1, 1) one of weight 0.5
     root = brentq(lambda h: math.tanh(2.5 * h) - h, 0.1, 1, xtol=1e-14)
     kinds = dict(zip(map(tuple, result.points.round(6)), result.kinds, strict=True))
@@ -73,7 +70,7 @@ def test_two_units_with_mutual_inhibition_are_a_flip_flop():
 def test_fixed_points_depend_on_the_input():
     layer = tanh([[0.5]])
     U = layer.all_directions()[0].weight_ih.detach().item()
-    result = fixed_points(layer, [3.0], generator=seeded())
+    result = fixed_points(layer, [3.0], generator=stream())
     root = brentq(lambda h: math.tanh(0.5 * h + 3 * U) - h, -1, 1, xtol=1e-14)
     np.testing.assert_allclose(result.points, [[root]], atol=1e-8)
 
@@ -94,7 +91,7 @@ def test_every_result_is_a_fixed_point_with_the_right_jacobian(name):
     layer, x = LAYERS[name](), torch.tensor([0.3, -0.2], dtype=torch.float64)
     which = "l0_reverse" if name == "reverse" else "l0"
     one = next(each for each in state_maps(layer) if each.name == which)
-    result = fixed_points(layer, x, initial_states=16, generator=seeded(), which=which)
+    result = fixed_points(layer, x, initial_states=16, generator=stream(), which=which)
     h = torch.from_numpy(result.points)
     moved = (one.step(x.expand(len(h), 2), h) - h).norm(dim=1)
     assert (moved <= 1e-9 * (1 + h.norm(dim=1))).all()
@@ -108,7 +105,7 @@ def test_every_result_is_a_fixed_point_with_the_right_jacobian(name):
 @pytest.mark.parametrize("name", ["gru", "lstm"])
 def test_long_run_of_a_new_gated_network_converges_to_its_one_stable_point(name):
     layer = LAYERS[name]()
-    result = fixed_points(layer, initial_states=16, generator=seeded())
+    result = fixed_points(layer, initial_states=16, generator=stream())
     states = state_maps(layer)[0].states(torch.zeros(400, 1, 2))
     assert result.kinds == ["stable"]
     assert result.failed == 0
@@ -116,7 +113,7 @@ def test_long_run_of_a_new_gated_network_converges_to_its_one_stable_point(name)
 
 
 def test_line_of_fixed_points_gives_marginal_points_on_it():
-    result = fixed_points(linear([[1.0, 0.0], [0.0, 0.5]]), initial_states=10, generator=seeded())
+    result = fixed_points(linear([[1.0, 0.0], [0.0, 0.5]]), initial_states=10, generator=stream())
     np.testing.assert_allclose(result.points[:, 1], 0, atol=1e-8)
     assert set(result.kinds) == {"marginal"}
     along = np.sort(result.points[:, 0])
@@ -137,14 +134,14 @@ DEGENERATE = {
 def test_a_point_with_an_eigenvalue_of_one_is_a_single_marginal_point(name):
     step, size = DEGENERATE[name], 2 if name == "one of two modes" else 1
     network = StateMap.from_step(lambda x, h: step(h) + 0 * x, size, size)
-    start = torch.randn(40, size, generator=seeded(), dtype=torch.float64)
+    start = torch.randn(40, size, generator=stream(), dtype=torch.float64)
     result = fixed_points(network, initial_states=start)
     assert result.kinds == ["marginal"]
     np.testing.assert_allclose(result.points, 0, atol=0.02)
 
 
 def test_points_just_behind_a_bifurcation_are_told_apart():
-    result = fixed_points(tanh([[1.001]]), generator=seeded())
+    result = fixed_points(tanh([[1.001]]), generator=stream())
     root = brentq(lambda h: math.tanh(1.001 * h) - h, 0.01, 1, xtol=1e-14)
     np.testing.assert_allclose(np.sort(result.points[:, 0]), [-root, 0, root], atol=1e-7)
     assert sorted(result.kinds) == ["stable", "stable", "unstable"]
@@ -155,7 +152,7 @@ def test_network_without_fixed_points_counts_every_search_as_failed():
     layer.all_directions()[0].constraint.assign(torch.ones(1, 1, dtype=torch.float64))
     with torch.no_grad():
         layer.all_directions()[0].input_bias.fill_(1)
-    result = fixed_points(layer, initial_states=5, generator=seeded())
+    result = fixed_points(layer, initial_states=5, generator=stream())
     assert (result.failed, result.points.shape, result.kinds) == (5, (0, 1), [])
     kinds = dict.fromkeys(("stable", "marginal", "saddle", "unstable", "not smooth"), 0)
     assert result.headline() == {"points": 0, **kinds, "failed": 5}
@@ -183,8 +180,8 @@ def test_stable_points_are_drawn_on_top():
 
 
 def test_points_and_trajectories_are_drawn_in_the_plane_of_the_states():
-    result = fixed_points(two_bits(), generator=seeded())
-    path = trajectory(two_bits(), torch.randn(30, 3, 1, generator=seeded())).states
+    result = fixed_points(two_bits(), generator=stream())
+    path = trajectory(two_bits(), torch.randn(30, 3, 1, generator=stream())).states
     (plane, _) = result.plot(path).axes
     curves, points = plane.lines[:3], plane.lines[3:]
     drawn = np.stack([curve.get_xydata() for curve in curves], axis=1)
@@ -215,14 +212,14 @@ def distances(points):
 def three_way_flip_flop():
     """Return a network of rank three, with an attractor at both ends of each axis."""
     rnn = nn.RNN(3, 32, bias=False).double()
-    axes = torch.linalg.qr(torch.randn(32, 3, generator=seeded()))[0].double()
+    axes = torch.linalg.qr(torch.randn(32, 3, generator=stream()))[0].double()
     rnn.weight_hh_l0.data = 1.5 * axes @ axes.T
     return rnn
 
 
 def attractors(rnn, count=200):
     """Return the distinct states in which the network ends from random ones."""
-    h = torch.randn(1, count, 32, generator=seeded(5)).double()
+    h = torch.randn(1, count, 32, generator=stream(5)).double()
     last = rnn(torch.zeros(3_000, count, 3).double(), h)[1][0]
     return {tuple(state) for state in last.detach().numpy().round(3) + 0.0}
 
@@ -230,7 +227,7 @@ def attractors(rnn, count=200):
 @pytest.mark.parametrize("number", range(3))
 def test_all_attractors_are_found_from_drawn_states(number):
     rnn = three_way_flip_flop()
-    result = fixed_points(rnn, generator=seeded(number))
+    result = fixed_points(rnn, generator=stream(number))
     stable = [kind == "stable" for kind in result.kinds]
     assert {tuple(point) for point in result.points[stable].round(3) + 0.0} == attractors(rnn)
 
@@ -239,7 +236,7 @@ def test_all_attractors_are_found_from_drawn_states(number):
 @pytest.mark.parametrize(("entries", "at_once"), [(100, 1), (3 * 32**2, 3)])
 def test_search_from_many_states_holds_few_jacobians(monkeypatch, threshold, entries, at_once):
     rnn = three_way_flip_flop()
-    start = torch.randn(20, 32, generator=seeded(), dtype=torch.float64)
+    start = torch.randn(20, 32, generator=stream(), dtype=torch.float64)
     inputs = [[0.0, 0.0, 0.0], [0.1, 0.0, 0.0]]
     expected = fixed_points(rnn, inputs, initial_states=start, threshold=threshold)
     sizes, jacobians = [], StateMap.jacobians
@@ -268,7 +265,7 @@ def saturated_gru(cls=nn.GRU):
 
 
 def test_a_search_stays_in_the_range_of_the_states():
-    options = {"threshold": 1e-8, "initial_states": 64, "generator": seeded()}
+    options = {"threshold": 1e-8, "initial_states": 64, "generator": stream()}
     slow = fixed_points(saturated_gru(), **options)
     assert np.abs(slow.points).max(initial=0) <= 1
     # the same step without a known range, as of a function, leaves it
@@ -300,14 +297,14 @@ def test_states_keep_to_the_bounds(layer, bounds):
         return
     assert state_map.bounds.tolist() == bounds
     size = state_map.state_size
-    h = 2 * torch.rand(500, size, generator=seeded()).double() - 1
-    after = state_map.step(9 * torch.randn(500, 1, generator=seeded()).double(), h)
+    h = 2 * torch.rand(500, size, generator=stream()).double() - 1
+    after = state_map.step(9 * torch.randn(500, 1, generator=stream()).double(), h)
     assert bool((after.abs() <= state_map.bounds).all())
 
 
 def test_states_of_a_trajectory_begin_a_search():
     lstm = nn.LSTM(2, 3)
-    x = torch.randn(20, 4, 2, generator=seeded())
+    x = torch.randn(20, 4, 2, generator=stream())
     states = trajectory(lstm, x).states
     whole, c = lstm(x)[0].double(), states[-1, :, 3:]
     torch.testing.assert_close(states[1:, :, :3], whole, rtol=1e-5, atol=1e-5)
@@ -317,13 +314,13 @@ def test_states_of_a_trajectory_begin_a_search():
 
 
 def test_a_sample_of_a_trajectory_is_of_its_states():
-    path = trajectory(nn.RNN(2, 3), torch.randn(20, 4, 2, generator=seeded()))
+    path = trajectory(nn.RNN(2, 3), torch.randn(20, 4, 2, generator=stream()))
     states = {tuple(state) for state in path.states.flatten(0, 1).tolist()}
-    drawn = path.sample(50, generator=seeded())
+    drawn = path.sample(50, generator=stream())
     assert drawn.shape == (50, 3)
     assert {tuple(state) for state in drawn.tolist()} <= states
     assert len({tuple(state) for state in drawn.tolist()}) > 20
-    noisy = path.sample(20_000, noise=0.5, generator=seeded())
+    noisy = path.sample(20_000, noise=0.5, generator=stream())
     spread = (noisy.var(0) - path.states.flatten(0, 1).var(0)).sqrt()
     torch.testing.assert_close(spread, torch.full((3,), 0.5).double(), rtol=0.05, atol=0)
 
@@ -336,7 +333,7 @@ def test_a_search_begins_in_the_range_of_the_states():
 
 def test_states_that_grow_without_bound_do_not_settle():
     # a thousandfold at each step, 1e600 after 200
-    found = fixed_points(linear([[1e3]]), initial_states=6, generator=seeded())
+    found = fixed_points(linear([[1e3]]), initial_states=6, generator=stream())
     np.testing.assert_allclose(found.points, [[0]], atol=1e-9)
     assert found.failed == 0
 
@@ -365,7 +362,7 @@ def test_a_point_on_a_kink_has_no_stability():
     ids=["pole", "root", "overflow"],
 )
 def test_a_search_that_meets_infinite_numbers_fails_alone(step, expected):
-    points = fixed_points(StateMap.from_step(step, 1, 1), generator=seeded())
+    points = fixed_points(StateMap.from_step(step, 1, 1), generator=stream())
     found = points.points.ravel()
     assert np.isfinite(found).all()
     assert all(np.isclose(expected, point, rtol=1e-6).any() for point in found)

@@ -7,6 +7,7 @@ import pytest
 import torch
 from torch import nn
 
+from draws import stream
 from eigenrnn import RNN, LeakyRNN
 from eigenrnn.analysis import (
     StateMap,
@@ -21,10 +22,6 @@ from eigenrnn.analysis import (
 from eigenrnn.constraints import LowRank, Unconstrained
 
 
-def seeded(number=0):
-    return torch.Generator().manual_seed(number)
-
-
 def network(W, nonlinearity="identity", inputs=2, **options):
     W = torch.as_tensor(np.asarray(W), dtype=torch.float64)
     layer = RNN(
@@ -34,7 +31,7 @@ def network(W, nonlinearity="identity", inputs=2, **options):
         bias=False,
         constraint=Unconstrained,
         dtype=torch.float64,
-        generator=seeded(),
+        generator=stream(),
         **options,
     )
     layer.directions[0].constraint.assign(W)
@@ -72,7 +69,7 @@ def test_a_line_attractor_is_not_an_alternating_mode():
 
 def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants():
     W, right, left = line()
-    points = fixed_points(network(W), initial_states=20, generator=seeded(), threshold=1e-16)
+    points = fixed_points(network(W), initial_states=20, generator=stream(), threshold=1e-16)
     assert points.failed == 0
     found = line_attractor(points)
     np.testing.assert_array_equal(found.table()["coordinate"], found.coordinates)
@@ -102,7 +99,7 @@ def test_the_selection_vector_predicts_where_a_perturbation_ends():
 
 def test_a_pair_of_hopfield_units_has_two_stable_memories_and_a_saddle_between():
     layer = network([[0.0, 2.0], [2.0, 0.0]], "tanh")
-    found = fixed_points(layer, initial_states=40, generator=seeded(), threshold=1e-20)
+    found = fixed_points(layer, initial_states=40, generator=stream(), threshold=1e-20)
     r = 0.0
     for _ in range(500):
         r = math.tanh(2 * (r or 1.0))
@@ -119,7 +116,7 @@ def test_the_points_of_a_ring_are_marginal_along_it():
         return h + 0.3 * h * (1 - radius) + 0 * x
 
     ring = StateMap.from_step(step, 2, 2)
-    found = fixed_points(ring, initial_states=30, generator=seeded(), threshold=1e-20)
+    found = fixed_points(ring, initial_states=30, generator=stream(), threshold=1e-20)
     ends = found.points[np.linalg.norm(found.points, axis=1) > 0.5]
     assert len(ends) > 20
     np.testing.assert_allclose(np.linalg.norm(ends, axis=1), 1, atol=1e-8)
@@ -175,7 +172,7 @@ def trained_flip_flop():
         torch.manual_seed(0)
         gru, head = nn.GRU(2, 10), nn.Linear(10, 2)
     optimiser = torch.optim.Adam([*gru.parameters(), *head.parameters()], lr=0.02)
-    generator = seeded(7)
+    generator = stream(7)
     for _ in range(250):
         drawn = torch.rand(15, 32, 2, generator=generator)
         pulses = (drawn < 0.15).float() - (drawn > 0.85).float()
@@ -195,7 +192,7 @@ def trained_flip_flop():
 @pytest.mark.long
 def test_the_points_of_a_trained_gru_are_those_of_gradient_descent_on_the_speed():
     gru, states = trained_flip_flop()
-    chosen = torch.randperm(len(states), generator=seeded(1))[:24]
+    chosen = torch.randperm(len(states), generator=stream(1))[:24]
     begin = states[chosen]
     found = fixed_points(gru, initial_states=begin, threshold=1e-20)
     (state_map,) = state_maps(gru)
@@ -228,7 +225,7 @@ def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
         return torch.exp(x) * h
 
     one = StateMap.from_step(step, 1, 1)
-    generator = seeded(4)
+    generator = stream(4)
     x = 0.5 * torch.randn(2000, 6, 1, generator=generator, dtype=torch.float64)
     found = lyapunov(one, x, h0=torch.zeros(1))
     assert found.exponents[0] == pytest.approx(float(x.mean()))
@@ -241,7 +238,7 @@ def test_the_error_of_a_lyapunov_exponent_is_that_of_independent_runs():
 
 @pytest.mark.parametrize("state", ["rate", "current"])
 def test_the_reduced_model_of_a_low_rank_network_is_the_network(state):
-    P = torch.randn(16, 16, generator=seeded(2), dtype=torch.float64) / 8
+    P = torch.randn(16, 16, generator=stream(2), dtype=torch.float64) / 8
     layer = LeakyRNN(
         2,
         16,
@@ -250,10 +247,10 @@ def test_the_reduced_model_of_a_low_rank_network_is_the_network(state):
         state=state,
         constraint=lambda n: LowRank(n, rank=2, plus=P),
         dtype=torch.float64,
-        generator=seeded(),
+        generator=stream(),
     )
     layer.directions[0].constraint.plus.copy_(P)
-    x = torch.randn(20, 3, 2, generator=seeded(3), dtype=torch.float64)
+    x = torch.randn(20, 3, 2, generator=stream(3), dtype=torch.float64)
     found = reduced_model(layer, x, 2, plus=P)
     assert found.error < 1e-12
     np.testing.assert_allclose(found.singular_values[2:], 0, atol=1e-12)
@@ -282,7 +279,7 @@ class OwnNetwork(nn.Module):
 
     def __init__(self):
         super().__init__()
-        self.W = nn.Parameter(torch.randn(3, 3, generator=seeded()))
+        self.W = nn.Parameter(torch.randn(3, 3, generator=stream()))
 
     def step(self, x, h):
         return torch.tanh(h @ self.W.T + x.sum(1, keepdim=True))
@@ -310,7 +307,7 @@ def test_what_has_no_single_matrix_is_not_reduced():
 
 def test_a_module_with_a_step_is_taken_as_it_is():
     module = OwnNetwork()
-    x = torch.randn(4, 2, 2, generator=seeded(1))
+    x = torch.randn(4, 2, 2, generator=stream(1))
     *_, (last, _) = trajectory(module, x).jacobians()
     h = torch.zeros(2, 3)
     for x_t in x[:-1]:
@@ -322,8 +319,8 @@ def test_a_module_with_a_step_is_taken_as_it_is():
 
 def test_a_number_is_the_input_of_a_network_with_one():
     layer = network([[0.5]], "tanh", inputs=1)
-    found = fixed_points(layer, 3.0, initial_states=6, generator=seeded(), threshold=1e-8)
-    expected = fixed_points(layer, [[3.0]], initial_states=6, generator=seeded(), threshold=1e-8)
+    found = fixed_points(layer, 3.0, initial_states=6, generator=stream(), threshold=1e-8)
+    expected = fixed_points(layer, [[3.0]], initial_states=6, generator=stream(), threshold=1e-8)
     np.testing.assert_array_equal(found.points, expected.points)
 
 

@@ -9,6 +9,7 @@ from eigenrnn.constraints import BoundedSVD
 from eigenrnn.errors import NotInSetError
 from eigenrnn.init import haar_
 from eigenrnn.linalg import orthogonality_error, tol
+from random_constraints import distance
 
 SIZES = [(1, 1), (2, 1), (2, 2), (7, 3), (7, 7), (20, 5)]  # N and m
 
@@ -22,10 +23,6 @@ def build(n, m=None, margin=0.2, dtype=torch.float64):
     with torch.no_grad():
         constraint.stretch.copy_(normal(n, seed=1))
     return constraint
-
-
-def distance(X, Y):
-    return float(np.linalg.norm(np.asarray(X.detach()) - np.asarray(Y)))
 
 
 def sigma_of(constraint):

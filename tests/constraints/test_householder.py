@@ -14,6 +14,7 @@ from eigenrnn.linalg import (
     tol,
     upper_rows,
 )
+from random_constraints import distance
 
 SIZES = [(1, 1), (2, 1), (2, 2), (7, 1), (7, 4), (7, 6), (7, 7), (33, 12)]  # N and m
 
@@ -28,10 +29,6 @@ def build(n, m=None, seed=0, dtype=torch.float64):
     with torch.no_grad():
         constraint.raw.add_(normal(len(constraint.raw), seed=seed + 1).to(dtype))
     return constraint
-
-
-def distance(X, Y):
-    return float(np.linalg.norm(np.asarray(X.detach()) - np.asarray(Y)))
 
 
 def reflection(v):

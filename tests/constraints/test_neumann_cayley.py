@@ -11,6 +11,7 @@ from torch.func import functional_call
 from draws import normal, stream
 from eigenrnn.constraints import NeumannCayley, ScaledCayley
 from eigenrnn.linalg import orthogonality_error, skew, tol
+from random_constraints import distance
 
 ORDERS = [1, 2, 3]
 OPTIMISERS = {
@@ -29,10 +30,6 @@ def build(n=7, dtype=torch.float64, seed=0, **options):
         constraint = NeumannCayley(n, **options)
     constraint.reset(stream(seed))
     return constraint.to(dtype)
-
-
-def distance(X, Y):
-    return float(np.linalg.norm(np.asarray(X.detach()) - np.asarray(Y)))
 
 
 def train(constraint, steps, optimiser=OPTIMISERS["Adam"], correlated=False):

@@ -5,14 +5,11 @@ from functools import partial
 import pytest
 import torch
 
+from draws import stream
 from eigenrnn import GRU, LSTM, RNN, LeakyRNN, NnRNN
 from eigenrnn.init import kaiming_normal_, recurrent_, uniform_, weights_, zeros_
 
 M, N = 3, 6
-
-
-def seeded(seed=0):
-    return torch.Generator().manual_seed(seed)
 
 
 def state_of(layer):
@@ -26,15 +23,15 @@ def first(layer):
 @pytest.mark.parametrize("make", [RNN, GRU, LeakyRNN, NnRNN])
 def test_without_initialisers_the_draws_are_those_of_the_layer(make):
     make = partial(make, trainable_h0=True, layer_norm=True, num_layers=2, bidirectional=True)
-    expected = make(M, N, generator=seeded())
-    layer = make(M, N, init=weights_, generator=seeded())
+    expected = make(M, N, generator=stream())
+    layer = make(M, N, init=weights_, generator=stream())
     torch.testing.assert_close(state_of(layer), state_of(expected), rtol=0, atol=0)
 
 
 def test_other_initialisers_draw_in_the_place_of_those_of_the_layer():
     other = partial(weights_, weight_ih=kaiming_normal_, input_bias=uniform_)
-    direction = first(RNN(M, N, nonlinearity="tanh", init=other, generator=seeded()))
-    generator = seeded()
+    direction = first(RNN(M, N, nonlinearity="tanh", init=other, generator=stream()))
+    generator = stream()
     torch.testing.assert_close(
         direction.weight_ih.detach(), kaiming_normal_(torch.empty(N, M), generator=generator)
     )
@@ -46,9 +43,9 @@ def test_other_initialisers_draw_in_the_place_of_those_of_the_layer():
 
 
 def test_a_tuple_has_an_initialiser_for_each_gate_and_none_is_that_of_the_layer():
-    own = first(GRU(M, N, generator=seeded()))
+    own = first(GRU(M, N, generator=stream()))
     other = partial(weights_, weight_ih=(None, zeros_, None), gate_bias=(zeros_, None))
-    direction = first(GRU(M, N, init=other, generator=seeded()))
+    direction = first(GRU(M, N, init=other, generator=stream()))
     reset, update, candidate = direction.weight_ih.detach().chunk(3)
     assert torch.equal(reset, own.weight_ih.detach()[:N])
     assert not update.any()

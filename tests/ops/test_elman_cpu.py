@@ -21,6 +21,7 @@ from kernel_testing import (
     poisoned,
     python,
     ragged_sizes,
+    steps_apart,
 )
 
 pytestmark = [poisoned, needs_kernels, pytest.mark.pairs]
@@ -154,11 +155,6 @@ def test_gradients_of_nan_are_nan(which):
     tensors[which].view(-1)[0] = torch.nan
     got = evaluated(BACKENDS["cpu"], tensors.values(), ("tanh", None, False))
     assert got["dW"].isnan().any()
-
-
-def steps_apart(tensor):
-    """Leave gaps between steps and between sequences, as in a slice of a larger batch."""
-    return torch.nn.functional.pad(tensor, (0, 0, 0, 3, 0, 2))[:-2, :-3]
 
 
 @pytest.mark.parametrize("lay_out", [torch.clone, steps_apart], ids=["whole", "gaps"])

@@ -24,6 +24,7 @@ from kernel_testing import (
     poisoned,
     ragged_sizes,
     same,
+    steps_apart,
 )
 
 pytestmark = [poisoned, needs_kernels, pytest.mark.pairs]
@@ -233,11 +234,6 @@ def batch_first(tensor):
 
 def every_second(tensor):
     return torch.stack([tensor, tensor], dim=-1)[..., 0]
-
-
-def steps_apart(tensor):
-    """Leave gaps between steps and between sequences, as in a slice of a larger batch."""
-    return torch.nn.functional.pad(tensor, (0, 0, 0, 3, 0, 2))[:-2, :-3]
 
 
 def first_expanded(tensor):

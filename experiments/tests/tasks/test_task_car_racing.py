@@ -1,6 +1,5 @@
 """CarRacing: its loss against a reference, its splits, and its data file."""
 
-import itertools
 from dataclasses import replace
 
 import numpy as np
@@ -8,6 +7,7 @@ import pytest
 import torch
 from scipy import stats
 
+from draws import first
 from eigenrnn import RNN, SequenceModel
 from eigenrnn.constraints import Unconstrained
 from eigenrnn_experiments.data.car_racing import Encoded, split_slices
@@ -30,10 +30,6 @@ def task(tmp_path_factory):
 def task_of(tmp_path):
     """Return a function that creates a task from other drives."""
     return lambda drives: CarRacing(data_root=write_drives(tmp_path, drives))
-
-
-def first(batches, count):
-    return list(itertools.islice(batches, count))
 
 
 def noise_of(z, rows, steps):
