@@ -30,7 +30,7 @@ def exact(W):
 
 
 def distance(W, V):
-    return float(torch.linalg.matrix_norm(exact(W) - exact(V)))
+    return float(torch.linalg.norm(exact(W) - exact(V)))  # of all entries
 
 
 def loss(constraint, k=0):

@@ -109,7 +109,7 @@ def test_symbols_are_drawn_with_their_probabilities():
     frequencies = drawn.bincount(minlength=3) / len(drawn)
     expected = (logits[0] / 0.5).softmax(0)
     torch.testing.assert_close(frequencies, expected, rtol=0, atol=0.01)
-    for low in (0.0, 1e-40):  # a quotient by the second overflows
+    for low in (0.0, 1e-40, 1e-310):  # quotients by these overflow
         assert draw_symbols(low)(logits).unique().tolist() == [1]
 
 

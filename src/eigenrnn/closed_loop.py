@@ -125,9 +125,12 @@ def draw_symbols(temperature: float = 1.0, generator: Generator | None = None) -
         return partial(torch.argmax, dim=-1)
 
     def draw(logits: Tensor) -> Tensor:  # (B, K) -> (B,)
-        logits = logits.detach()
+        # Apple's GPUs have no float64
+        dtype = torch.float32 if logits.device.type == "mps" else torch.float64
+        logits = logits.detach().to(dtype)
+        divisor = max(temperature, torch.finfo(dtype).tiny)
         # the maximum goes first: the quotient could overflow
-        scaled = (logits - logits.amax(-1, keepdim=True)) / temperature
+        scaled = (logits - logits.amax(-1, keepdim=True)) / divisor
         return torch.multinomial(scaled.softmax(-1), 1, generator=generator).squeeze(-1)
 
     return draw

@@ -413,7 +413,8 @@ class SequenceForecaster(BaseEstimator):
         values, known, names, self.form_ = _read_all(y, X, targets)
         self.columns_, self.known_columns_ = names
         rename = "frame.rename(columns=str)"
-        check_plain(self.form_.columns, "the columns of y", rename)
+        named = "series.rename('y')" if self.form_.is_flat else rename
+        check_plain(self.form_.columns, "the columns of y", named)
         if self.known_columns_ is not None:
             check_plain(self.known_columns_.tolist(), "the columns of X", rename)
         if self.form_.keys is not None:

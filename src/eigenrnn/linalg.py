@@ -647,6 +647,16 @@ def polar_step(
     return W @ (1.5 * I - 0.5 * W.mH @ W)
 
 
+def to_orthogonal(
+    W: Tensor,  # (N, N)
+) -> Tensor:  # (N, N)
+    """Return the polar factor of W, which is unitary up to rounding to 16 bits or more."""
+    nearer = W
+    for _ in range(4):  # each step squares the error: four lead from 16 bits to float64
+        nearer = polar_step(nearer)
+    return nearer
+
+
 def orthogonality_error(
     W: Tensor,  # (N, N)
 ) -> float:

@@ -14,6 +14,7 @@ from cases import REAL
 from eigenrnn import constrain
 from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley
 from eigenrnn.errors import NotInSetError
+from eigenrnn.layers import weight_drop
 from eigenrnn.linalg import orthogonality_error, tol
 
 N = 4
@@ -131,10 +132,11 @@ def test_a_constraint_added_to_a_copy_leaves_the_first_as_it_was(name, rows):
     first = constrain(nn.GRU(4, 4, 2), "weight_hh_l0", ScaledCayley, rows="n")
     x = torch.ones(5, 2, 4)
     before, names = first(x)[0], list(first.state_dict())
-    copies = [copy.deepcopy(first) for _ in range(2)]
-    for each in copies:
+    copies = [copy.deepcopy(first) for _ in range(3)]
+    for each in copies[:2]:
         constrain(each, name, ScaledCayley, rows=rows)
-        assert torch.isfinite(each(x)[0]).all()
+    weight_drop(copies[2], 0.5)
+    assert all(torch.isfinite(each(x)[0]).all() for each in copies)
     assert list(first.state_dict()) == names
     assert torch.equal(first(x)[0], before)
 

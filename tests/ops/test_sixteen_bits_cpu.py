@@ -210,3 +210,11 @@ def test_fewer_sequences_than_threads_give_the_same_bits_without_gradients(kind,
     assert h.dtype == torch.bfloat16
     assert last_only or torch.equal(h, recorded[0])
     assert all(map(torch.equal, last, recorded[1:]))
+
+
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16])
+def test_an_input_of_sixteen_bits_beside_weights_of_32_needs_no_initial_state(dtype):
+    x = torch.randn(3, 2, 4, generator=torch.Generator().manual_seed(0)).to(dtype)
+    h, last = elman(x, torch.eye(4))
+    assert (h.dtype, last.dtype) == (dtype, torch.float32)
+    torch.testing.assert_close(h, elman(x.float(), torch.eye(4))[0].to(dtype))

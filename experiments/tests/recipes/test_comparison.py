@@ -45,6 +45,9 @@ def test_a_point_at_which_a_run_has_diverged_is_not_the_best():
     high = run(0, 0.6, "lr=2", best=loss[1])
     assert cells(low, lost, high)["ours"] == "0.6000"
     assert cells(low, lost)["ours"] == "0.4000"
+    other = run(1, 0.0, "lr=2", state="diverged", numbers=None)
+    third = run(2, 0.0, "lr=1", state="diverged", numbers=None)
+    assert cells(low, lost, third, high, other)["ours"] == "0.6000"
 
 
 def test_a_bound_replaces_the_papers_number():

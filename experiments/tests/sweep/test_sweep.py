@@ -216,6 +216,12 @@ def test_a_score_is_the_metric_at_the_best_evaluation_and_larger_is_better(tmp_p
     assert scores["loss"][0] == -min(scores["loss"][1])
 
 
+def test_a_run_that_its_point_does_not_allow_is_the_worst(tmp_path):
+    sweep, (run,) = run_here(tmp_path, TINY | SEEDS)
+    failed = replace(run, state="failed", key=replace(run.key, varied={"layer": "nothing"}))
+    assert sweep.score_of(failed) == -math.inf
+
+
 def test_a_score_of_nan_is_the_worst(tmp_path):
     sweep, (run,) = run_here(tmp_path, TINY | SEEDS)
     best = {"validation": {**run.best["validation"], "accuracy": math.nan}}

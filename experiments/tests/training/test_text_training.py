@@ -226,6 +226,18 @@ def test_averaging_starts_when_the_metric_stops_improving_and_can_be_resumed(tmp
     assert found[0] != [row["test_loss"] for row in read_metrics(tmp_path / "plain")]
 
 
+def test_a_checkpoint_of_before_averages_were_models_is_resumed(tmp_path):
+    run(tmp_path / "all")
+    run(tmp_path / "halves", settings(6))
+    file = RunFolder(tmp_path / "halves").last
+    content = checkpoint.load(file)
+    content["train_step"]["average"] = {"steps": 0, "means": None}
+    del content["format"]
+    checkpoint.save(file, content)
+    run(tmp_path / "halves", resume=True)
+    assert losses(tmp_path / "halves") == losses(tmp_path / "all")
+
+
 def test_the_weights_of_the_best_evaluation_are_those_that_were_evaluated(tmp_path):
     options = settings(30, lr=4.0, lr_recurrent=0.0, average_after=2)
     best = run(tmp_path, options)

@@ -67,7 +67,8 @@ class FisherMemory(Analysis):
     def total(self) -> float:
         """The sum of the curve.
 
-        With all noise and a unit source it is at most 1 if W is normal, else at most N.
+        For a source of norm one, with the noise of all steps, it is at most 1 if W is normal, else
+        at most N.
         """
         return float(self.curve.sum())
 

@@ -154,7 +154,7 @@ def constrain(
     for row, each in blocks:
         weight[row : row + each.size] = each()
     if parametrize.is_parametrized(module):
-        _give_own_class(module)
+        give_own_class(module)
     # a second constraint replaces the parametrisation of the first by one that has both
     if earlier:
         parametrize.remove_parametrizations(module, name)
@@ -180,7 +180,7 @@ def _constrained_rows(module: nn.Module, name: str) -> ConstrainedRows | None:
     return only[0]
 
 
-def _give_own_class(module: nn.Module) -> None:
+def give_own_class(module: nn.Module) -> None:
     """Replace the class that torch made for a module, which copies of the module share."""
     shared = type(module)
     own: Any = type(shared.__name__, shared.__bases__, dict(vars(shared)))

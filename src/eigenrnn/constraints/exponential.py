@@ -9,7 +9,14 @@ from torch.nn import Parameter
 
 from eigenrnn.constraints.base import Constraint
 from eigenrnn.init import haar_
-from eigenrnn.linalg import exp_skew, orthogonality_error, planar_skew, polar_step, skew
+from eigenrnn.linalg import (
+    exp_skew,
+    orthogonality_error,
+    planar_skew,
+    polar_step,
+    skew,
+    to_orthogonal,
+)
 from eigenrnn.tracing import is_traced
 
 __all__ = ["Exponential"]
@@ -138,8 +145,8 @@ class Exponential(Constraint):
         return f"{self.size}, init={self.init!r}, period={self.period}"
 
     def _adapt(self, wider: bool) -> None:
-        if wider:  # each step squares the error: two lead from float32 to float64
-            self.base.copy_(polar_step(polar_step(self.base)))
+        if wider:
+            self.base.copy_(to_orthogonal(self.base))
 
 
 class _AtBase(torch.autograd.Function):

@@ -10,7 +10,7 @@ from torch.nn import Parameter
 from eigenrnn.constraints.base import Constraint, real_type
 from eigenrnn.constraints.fourier_product import FourierProduct
 from eigenrnn.init import haar_
-from eigenrnn.linalg import cayley, orthogonality_error, polar_step, skew, symmetric
+from eigenrnn.linalg import cayley, orthogonality_error, polar_step, skew, symmetric, to_orthogonal
 from eigenrnn.tracing import is_dual, is_traced
 
 __all__ = ["MovingCayley"]
@@ -136,8 +136,8 @@ class MovingCayley(Constraint):
         return options
 
     def _adapt(self, wider: bool) -> None:
-        if wider:  # each step squares the error: two lead from float32 to float64
-            self._base().copy_(polar_step(polar_step(self._base())))
+        if wider:
+            self._base().copy_(to_orthogonal(self._base()))
 
 
 class _CayleyAtBase(torch.autograd.Function):

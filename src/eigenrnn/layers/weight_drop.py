@@ -6,7 +6,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
 
-from eigenrnn.constraints.constrain import rebuild_each_pass
+from eigenrnn.constraints.constrain import give_own_class, rebuild_each_pass
 from eigenrnn.layers.stacked import Stacked
 from eigenrnn.torch_internals import weight_names
 
@@ -66,6 +66,8 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
         if existing:  # a second one would drop entries of what the first has left
             existing[0].rate = rate
         elif rate:
+            if parametrize.is_parametrized(layer):
+                give_own_class(layer)
             # unsafe: torch's check would draw a mask, and so change all later draws
             parametrize.register_parametrization(layer, name, WeightDropout(rate), unsafe=True)
             rebuild_each_pass(layer)

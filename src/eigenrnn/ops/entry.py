@@ -104,8 +104,8 @@ class Entry:
             return self._with_separate_head(self, operands, options, backend)
         if autocast:
             operands = steps_in(torch.get_autocast_dtype(device), operands)
-        operands = self.recurrence.with_initial_states(operands)
         self.recurrence.check_dtypes(self._dtypes, operands, allows_mixed=autocast)
+        operands = self.recurrence.with_initial_states(operands)
         if autocast:
             with torch.autocast(device, enabled=False):
                 return self._run(operands, options, backend)

@@ -90,17 +90,19 @@ class Comparison:
 
     @cached_property
     def best_point(self) -> str | None:
-        """The point of a search with the lowest mean deciding loss; None if all points count."""
+        """The point of a search with the lowest mean deciding loss; None if all points count.
+
+        A point at which more of the runs have diverged is worse.
+        """
         pooled = self.reported.pooled or self.reported.quantity == "success"
         if pooled or not any(self.counted["point"]):
             return None
-        # a point at which a run has diverged is the worst
-        has_number = self.runs["point"].isin(self.counted["point"])
-        losses = {
-            point: mean_of(its).value
-            for point, its in self.runs.loc[has_number].groupby("point", sort=False)["deciding"]
-        }
-        return str(min(losses, key=losses.__getitem__))
+        ranks: dict[str, tuple[float, float]] = {}
+        for point, its in self.runs.groupby("point", sort=False):
+            losses = its.loc[its["state"] != "diverged", "deciding"]
+            if len(losses):
+                ranks[str(point)] = 1 - len(losses) / len(its), mean_of(losses).value
+        return min(ranks, key=ranks.__getitem__)
 
     @cached_property
     def best(self) -> pd.DataFrame:
@@ -235,7 +237,8 @@ def runs_of(
     points = list(trained.points())
     is_own = its["point"].isin(points) & ~its["varied"].astype(bool)
     if its["varied"].any() and not is_own.any():  # by a sweep, which has other points
-        return its.loc[its["varied"].astype(bool)].drop_duplicates(["point", "seed"])
+        its = its.loc[its["varied"].astype(bool)]
+        return its.loc[~its.assign(values=its["varied"].map(str)).duplicated(["values", "seed"])]
     its = its.loc[is_own].drop_duplicates(["point", "seed"])
     order = [points.index(point) for point in its["point"]]
     return its.assign(order=order).sort_values(["order", "seed"])

@@ -107,7 +107,6 @@ def reproduce(
         check_rows(recipe, keys)
     found: list[Comparison] = []
     with locked(folder):
-        _check_others(folder, keys)
         for row in computed:
             key = RunKey(recipe.name, row.label, quick=quick, reduced=recipe.reduced_to)
             compute(row, key, folder / key.path)
@@ -234,20 +233,6 @@ def compute(row: Computed, key: RunKey, folder: Path) -> Run:
     )
     RunFolder(folder).write(run)
     return run
-
-
-def _check_others(folder: Path, keys: Sequence[RunKey]) -> None:
-    """Check the records of a folder's other runs, which its page compares too.
-
-    Raises:
-        ValueError: If one is damaged.
-    """
-    own = {str(folder / key.path) for key in keys}
-    table = read_below([folder])
-    damaged = table[table["state"] == "unreadable"]
-    for path, message in zip(damaged["folder"], damaged["message"], strict=True):
-        if str(path) not in own:
-            raise ValueError(message)
 
 
 def write_page(

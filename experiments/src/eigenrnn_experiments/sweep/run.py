@@ -4,6 +4,7 @@ import math
 import socket
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, TypedDict
@@ -24,7 +25,7 @@ from eigenrnn_experiments.errors import (
 from eigenrnn_experiments.files import read_json, read_record, write_atomically, write_json
 from eigenrnn_experiments.recipes import Plan, Recipe, Row
 from eigenrnn_experiments.recipes.reproduce import check_row, train, write_page
-from eigenrnn_experiments.tasks.base import Selection
+from eigenrnn_experiments.tasks.base import Selection, Task
 from eigenrnn_experiments.training import Run, RunFolder
 from eigenrnn_experiments.training.run import RunKey, locked
 from eigenrnn_experiments.training.table import table_of
@@ -272,8 +273,10 @@ class Sweep:
 
     def score_of(self, run: Run) -> float:
         """Return the metric of one run so that larger is better; minus infinity if it has none."""
+        if run.state != "ended":  # a point that a search proposes may be invalid
+            return -math.inf
         selection = self._selection(run)
-        if run.state != "ended" or selection.split not in run.best:
+        if selection.split not in run.best:
             return -math.inf
         score = selection.score(run.best[selection.split])
         return -math.inf if math.isnan(score) else score
@@ -284,7 +287,16 @@ class Sweep:
         return selection.number(run.best[str(selection.split)])
 
     def _selection(self, run: Run) -> Selection:
-        return Selection(self.row_of(run.key).task, run.settings.get("best_by"))
+        varied = {name: value for name, value in run.key.varied.items() if name.startswith("task")}
+        name = repr((run.key.row, varied))
+        if name not in self._tasks:
+            self._tasks[name] = self.row_of(run.key).task
+        return Selection(self._tasks[name], run.settings.get("best_by"))
+
+    @cached_property
+    def _tasks(self) -> dict[str, Task]:
+        """The tasks of runs, up to options without influence on the metric."""
+        return {}
 
     def ended(self, keys: Sequence[RunKey], out: Path) -> None:
         """Print how the runs of a point have ended, and write the results."""

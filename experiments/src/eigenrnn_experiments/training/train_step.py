@@ -190,6 +190,8 @@ class TrainStep:
             norms: The gradient norm of each parameter.
             scale: The factor of the learning rate of all but the constrained matrices.
             decay: The factor of all learning rates.
+        Raises:
+            ValueError: If the averaged matrices are too far apart, see `AveragedModel`.
         """
         self._clip(norms)
         for optimiser, rate in zip(self._optimisers, self._rates, strict=True):
@@ -273,7 +275,8 @@ class TrainStep:
         self._objective.hidden_state = changed(
             state["hidden_state"], lambda part: part.to(self.fabric.device)
         )
-        if state["average"] is not None:
+        # without an average, checkpoints of before `AveragedModel` have the second of these
+        if state["average"] not in (None, {"steps": 0, "means": None}):
             self.start_average().load_state_dict(state["average"])
 
     def _seed(self, step: int) -> None:
