@@ -340,6 +340,16 @@ def test_unreadable_run_is_named_and_the_rest_is_shown(runs, tmp_path):
     assert drawn(text)[0] == {"lstm-0", "scornn (2 seeds)"}
 
 
+def test_a_record_of_another_program_does_not_end_the_report(runs, tmp_path):
+    other = runs / "other"
+    other.mkdir()
+    (other / "run.json").write_text('{"id": "of another program"}')
+    (other / "metrics.csv").write_text("step,loss\n1,2.0\n")
+    found = read_records([runs])
+    assert "expected the record of a training" in found.unreadable[other]
+    assert len(found.runs) == 4
+
+
 def test_failing_analysis_is_named_and_the_rest_is_shown(runs, tmp_path, monkeypatch):
     def broken(model):
         if "LSTM" in str(model):

@@ -79,6 +79,8 @@ def read_records(folders: Sequence[str | Path]) -> Records:
             try:
                 # read when they are first used: here, so that a damaged one is reported
                 _ = run.run, run.metrics, run.dynamics
+                if not run.run.settings:  # as of another program, or of a run that never began
+                    raise ValueError(f"expected the record of a training, got {run.run_file}")
                 read.append(run)
             except (ValueError, OSError) as error:
                 unreadable[folder] = str(error)

@@ -29,7 +29,8 @@ def runs(folders: Sequence[str | Path]) -> pd.DataFrame:
     the reason in `message`.
 
     Args:
-        folders: Folders of runs, or folders that contain them; each run is read once.
+        folders: Folders of runs, or folders that contain them; each run is read once. Links to
+            folders below them are not followed.
     Raises:
         ValueError: If no folder is named, or one is no folder or holds no run.
     Example:
