@@ -340,7 +340,7 @@ def test_unreadable_run_is_named_and_the_rest_is_shown(runs, tmp_path):
     assert drawn(text)[0] == {"lstm-0", "scornn (2 seeds)"}
 
 
-def test_a_record_of_another_program_does_not_end_the_report(runs, tmp_path):
+def test_a_record_of_another_program_does_not_end_the_report(runs):
     other = runs / "other"
     other.mkdir()
     (other / "run.json").write_text('{"id": "of another program"}')
