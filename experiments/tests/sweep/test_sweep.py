@@ -338,8 +338,9 @@ def test_a_sweep_does_not_replace_the_runs_of_a_row(tmp_path):
         compare(recipe, runs(folders), quick=True, listed=())
         for folders in ([tmp_path / "own"], [tmp_path])
     )
-    assert [each.values for each in after] == [each.values for each in before]
-    assert [each.reason for each in after] == [each.reason for each in before]
+    for one, other in zip(before, after, strict=True):
+        assert other.values == one.values
+        assert other.reason == one.reason
 
 
 def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):

@@ -106,7 +106,7 @@ def _after_load(module: ConstantBuffers, _keys: object) -> None:
 def _before_load(
     module: "Constraint", state: Mapping[str, Any], prefix: str, *_others: object
 ) -> None:
-    """Notice whether a tensor of a state has fewer digits than the one that it fills."""
+    """Notice whether a tensor of a state has less precision than the one that it fills."""
     fewer = False
     for name, own in chain(module.named_parameters(), module.named_buffers()):
         loaded = state.get(prefix + name)
@@ -382,7 +382,7 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
 
     @torch.no_grad()
     def take_rounded(self) -> None:
-        """Return to the set, and to float32 at least, after a state of fewer digits was loaded."""
+        """Return to the set, in float32 or better, after a state of less precision was loaded."""
         self._apply(lambda tensor: tensor)  # with `assign=True` they are the tensors of the state
         self._adapt(wider=True)
 

@@ -295,7 +295,7 @@ class Sweep:
 
     @cached_property
     def _tasks(self) -> dict[str, Task]:
-        """The tasks of runs, up to options without influence on the metric."""
+        """A task for each row and each choice of the task, because it takes long to read a row."""
         return {}
 
     def ended(self, keys: Sequence[RunKey], out: Path) -> None:
