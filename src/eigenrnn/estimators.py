@@ -190,20 +190,7 @@ class _SequenceEstimator(BaseEstimator):
             TypeError: If `layer` is no function.
             ValueError: If another option, a weight or a length is wrong.
         """
-        check_positive_integer("batch_size", self.batch_size)
-        given = isinstance(self.validation, tuple | list)
-        validation: Any = self.validation
-        got = f"{len(validation)} parts" if given else repr(validation)
-        is_pair = given and len(validation) == 2
-        is_fraction = isinstance(validation, Real) and 0 <= float(validation) < 1
-        if not is_pair and not is_fraction:
-            raise ValueError(f"expected 0 <= validation < 1, or (X, y), got {got}")
-        if self.missing not in ("error", "mask", "forward"):
-            raise ValueError(
-                f"expected missing to be 'error', 'mask' or 'forward', got {self.missing!r}"
-            )
-        if not callable(self.layer):
-            raise TypeError(f"expected layer to be a class or a function, got {self.layer!r}")
+        self._check_options()
         if y is None:
             raise ValueError("fit requires y to be passed, but the target y is None")
         self.missing_: Missing = self.missing
@@ -225,8 +212,8 @@ class _SequenceEstimator(BaseEstimator):
             )
         used = np.flatnonzero(weights)
         seed = seed_of(self.random_state)
-        if given:
-            X_given, y_given = self.validation  # type: ignore[misc]
+        if isinstance(self.validation, tuple | list):
+            X_given, y_given = self.validation
             others = self._checked(X_given)
             check_consistent_length(others, y_given)
             more = self._more_answers(y_given)
@@ -244,11 +231,34 @@ class _SequenceEstimator(BaseEstimator):
             members = np.arange(len(used))
             if groups is not None:
                 _, members = np.unique(column_or_1d(groups)[used], return_inverse=True)
-            is_held_out = _hold_out(strata[used], members, self.validation, seed)  # type: ignore[arg-type]
+            is_held_out = _hold_out(strata[used], members, self.validation, seed)
             kept = used[~is_held_out]
             held_out = used[is_held_out]
         self.mean_, self.scale_ = _mean_and_scale(np.concatenate([sequences[k] for k in kept]))
         return self._train(sequences, answers, weights, kept, held_out, seed)
+
+    def _check_options(self) -> None:
+        """Raise for an option that training would only meet later.
+
+        Raises:
+            TypeError: If `layer` is no function.
+            ValueError: If `batch_size`, `validation` or `missing` is wrong.
+        """
+        check_positive_integer("batch_size", self.batch_size)
+        if isinstance(self.validation, tuple | list):
+            is_right = len(self.validation) == 2
+            got = f"{len(self.validation)} parts"
+        else:
+            is_right = isinstance(self.validation, Real) and 0 <= float(self.validation) < 1
+            got = repr(self.validation)
+        if not is_right:
+            raise ValueError(f"expected 0 <= validation < 1, or (X, y), got {got}")
+        if self.missing not in ("error", "mask", "forward"):
+            raise ValueError(
+                f"expected missing to be 'error', 'mask' or 'forward', got {self.missing!r}"
+            )
+        if not callable(self.layer):
+            raise TypeError(f"expected layer to be a class or a function, got {self.layer!r}")
 
     def _train(
         self,
