@@ -1,6 +1,7 @@
 """Exports that fail leave the earlier files, and those that links lead to."""
 
 import resource
+from contextlib import contextmanager
 
 import pytest
 import torch
@@ -29,20 +30,23 @@ WRITERS = {
 }
 
 
-@pytest.fixture
+@contextmanager
 def files_of_at_most_99_bytes():
-    _, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
+    """Limit the files of a block only, because pytest may write its own report to one."""
+    soft, hard = resource.getrlimit(resource.RLIMIT_FSIZE)
     resource.setrlimit(resource.RLIMIT_FSIZE, (99, hard))
-    yield
-    resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
+    try:
+        yield
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
 
-@pytest.mark.usefixtures("files_of_at_most_99_bytes")
 @pytest.mark.parametrize("name", WRITERS)
 def test_a_full_disk_leaves_the_earlier_file(name, tmp_path):
     (tmp_path / name).write_text("earlier")
     first = name.replace(".h", ".c").replace(".json", ".pt2").replace(".png", ".csv")
-    with pytest.raises(OSError, match=rf"File too large.*{first}"):
+    expected_error = pytest.raises(OSError, match=rf"File too large.*{first}")
+    with expected_error, files_of_at_most_99_bytes():
         WRITERS[name](tmp_path / name)
     assert [(file.name, file.read_text()) for file in tmp_path.iterdir()] == [(name, "earlier")]
 

@@ -44,9 +44,8 @@ def test_the_fit_is_that_of_greatest_likelihood():
     assert abs(curve.bias[0] - 0.2) < 0.1
 
 
-@pytest.mark.parametrize("seed", range(25))
-@pytest.mark.parametrize("offset", [0.0, 1000.0, -1e6])
-@pytest.mark.parametrize("unit", [1e-4, 1.0, 1e4])
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize(("offset", "unit"), [(0.0, 1.0), (1000.0, 1e-4), (-1e6, 1e4)])
 def test_the_fit_does_not_depend_on_the_offset_and_the_unit_of_stimuli(seed, offset, unit):
     generator = np.random.default_rng(seed)
     levels = np.linspace(-1, 1, generator.integers(5, 12))
@@ -65,7 +64,7 @@ def test_the_fit_does_not_depend_on_the_offset_and_the_unit_of_stimuli(seed, off
     assert (curve.bias[0] - offset) / unit == pytest.approx(bias, abs=1e-4)
 
 
-@pytest.mark.parametrize("seed", range(20))
+@pytest.mark.parametrize("seed", range(3))
 def test_one_pair_of_trials_on_the_wrong_sides_converges(seed):
     generator = np.random.default_rng(seed)
     gap = 10 ** -generator.uniform(6, 9)
