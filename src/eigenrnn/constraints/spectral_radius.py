@@ -18,32 +18,12 @@ __all__ = ["SpectralRadius", "spectral_radius_factors"]
 _Eigenpair: TypeAlias = tuple[Tensor, Tensor, Tensor]
 """An eigenvalue, its right eigenvector u of length 1, its left eigenvector v with v* u = 1."""
 
-# Time per step in milliseconds on one core: the median over a run. The methods were timed in turn;
-# torch.linalg.eig computes right eigenvectors only. The runs are adding (N = 64), speech (94) and
-# text (720) with the learning rates of the ENRNN paper, and random walks of Gaussian matrices
-# ("walk"). "At first" is the start of the text run, when many eigenvalues have close moduli.
-#
-#       N           torch.linalg.eig    all eigenvalues, one solve    Arnoldi from the last pair
-#      64                        0.9                           0.8                           3.2
-#      94                        2.5                           1.9                           6.9
-#     256 walk                    27                            23                            22
-#     384 walk                    56                            44                            34
-#     512 walk                   380                           359                            67
-#     720 at first               207                           180                            16
-#     720                        213                           184                             8
-#     720 walk                   251                           207                           139
-#
-# Beside the derivative of torch.linalg.eigvals by autograd, on a core shared with other work, for
-# Gaussian matrices that move by a thousandth of their norm per step:
-#
-#       N    eigvals and backward pass    all eigenvalues, one solve    Arnoldi from the last pair
-#      64                         3.0                           2.1                            27
-#     170                          26                            17                            51
-#     512                         590                           400                           180
-#    1024                        2560                          1540      320, without convergence
-#
-# Iterating a plane of two vectors takes 250 products at N = 64 (7 ms). It does not converge at
-# N = 720 where the eigenvalue is real and the next two are close to each other.
+# From this size on, Arnoldi's iteration from the last eigenpair is faster than one solve for all
+# eigenvalues. Milliseconds a step of one core (median over a run, the two in turns): 3.2 beside
+# 0.8 at N = 64, 22 beside 23 at 256, 67 beside 359 at 512, and 8 beside 184 at 720 in a training
+# on text. `torch.linalg.eig` takes a little longer than the solve.
+# Iterating a plane of two vectors does not converge at N = 720 where the eigenvalue is real and
+# the next two are close to each other.
 _ITERATIVE_SIZE = 256
 
 _SAME = 1e-10  # the relative distance of eigenvalues that rounding in double precision may split

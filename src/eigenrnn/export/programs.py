@@ -397,7 +397,8 @@ def _export_program(
 ) -> list[Any]:
     """Write a program of `torch.export`; return its outputs for other inputs."""
     program = torch.export.export(module, example, dynamic_shapes=_by_argument(module, shapes))
-    content = BytesIO()  # torch's own writer to a full disk raises an error of no kind
+    # not to a file: torch's writer to a full disk raises an error that does not name the cause
+    content = BytesIO()
     torch.export.save(program, content)
     path.write_bytes(content.getbuffer())
     return list(torch.export.load(path).module()(*other))

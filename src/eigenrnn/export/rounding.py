@@ -18,7 +18,6 @@ from eigenrnn.linalg import as_numpy
 __all__ = ["RoundedMatrix", "nearest", "round_recurrent", "rounded"]
 
 Reals: TypeAlias = NDArray[np.float64]
-Matrix: TypeAlias = NDArray[np.float64] | NDArray[np.complex128]
 Numbers: TypeAlias = NDArray[np.complex128]
 
 _PENALTIES = (1e-1, 3e-2, 1e-2, 3e-3, 1e-3, 3e-4, 1e-4, 3e-5)
@@ -41,21 +40,18 @@ class RoundedMatrix:
         j \neq k_i, \qquad |q_{i k_i}| < 2^{15}
 
     Args:
-        integers: The whole numbers q, (R, C). A complex matrix has its real parts in the first
-            half of the columns and its imaginary parts in the second.
+        integers: The whole numbers q, (R, C).
         apart: The column k of the entry of each row that has 16 bits, (R,).
         scales: The scale s of each row, (R,).
-        is_complex: Whether the matrix is complex.
     """
 
     integers: NDArray[np.int32]
     apart: NDArray[np.int64]
     scales: Reals
-    is_complex: bool = False
 
-    def matrix(self) -> Matrix:  # (R, C)
+    def matrix(self) -> Reals:  # (R, C)
         """Return the matrix that the whole numbers stand for."""
-        return _joined(self.scales[:, None] * self.integers, self.is_complex)
+        return self.scales[:, None] * self.integers
 
     def bits(self) -> int:
         """Return the bits that the entries need with their sign, but for those apart."""
@@ -67,10 +63,6 @@ class RoundedMatrix:
         """Return the moduli of the eigenvalues, in descending order."""
         return np.sort(np.abs(np.linalg.eigvals(self.matrix())))[::-1]
 
-    def singular_values(self) -> Reals:  # (N,)
-        """Return the singular values, in descending order."""
-        return np.linalg.svd(self.matrix(), compute_uv=False).astype(np.float64)
-
 
 def nearest(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
     """Round each entry of a matrix to the nearest point of the grid of its row.
@@ -79,15 +71,15 @@ def nearest(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
     as fine as the other entries allow. It has 16 significant bits.
 
     Args:
-        W: A real or complex matrix, (R, C).
+        W: A real matrix, (R, C).
         bits: The bits of an entry with its sign, 2 to 16.
     Raises:
-        ValueError: If W is no matrix of finite numbers, or `bits` is outside the range.
+        ValueError: If W is no real matrix of finite numbers, or `bits` is outside the range.
     """
-    parts, is_complex = _parts(W, bits)
-    scales, apart = _grid(parts, bits)
-    integers = np.rint(parts / scales[:, None]).astype(np.int32)
-    return RoundedMatrix(integers, apart, scales, is_complex)
+    exact = _checked(W, bits)
+    scales, apart = _grid(exact, bits)
+    integers = np.rint(exact / scales[:, None]).astype(np.int32)
+    return RoundedMatrix(integers, apart, scales)
 
 
 def rounded(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
@@ -110,10 +102,11 @@ def rounded(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
     `nearest`.
 
     Args:
-        W: A real or complex matrix, (N, N).
+        W: A real matrix, (N, N).
         bits: The bits of an entry with its sign, 2 to 16.
     Raises:
-        ValueError: If W is no square matrix of finite numbers, or `bits` is outside the range.
+        ValueError: If W is no real, square matrix of finite numbers, or `bits` is outside the
+            range.
     Source:
         The search is ours (departures: none). Foucault, Mamalet and Malgouyres (2024, https://arxiv.org/abs/2402.04012)
         round orthogonal matrices in training.
@@ -123,20 +116,19 @@ def rounded(W: ArrayLike | Tensor, bits: int = 8) -> RoundedMatrix:
         >>> bool(abs(moduli - 1).max() < 1e-4)
         True
     """
-    parts, is_complex = _parts(W, bits)
-    exact = _joined(parts, is_complex)
+    exact = _checked(W, bits)
     if exact.shape[0] != exact.shape[1]:
         raise ValueError(f"expected a square matrix, got shape {exact.shape}")
-    scales, apart = _grid(parts, bits)
+    scales, apart = _grid(exact, bits)
     eigenvalues, vectors = np.linalg.eig(exact)
     if np.linalg.cond(vectors) > _MOST_SENSITIVE:
         return nearest(W, bits)
-    grid = _Neighbours(parts, scales, is_complex)
+    grid = _Neighbours(exact, scales)
     _choose_neighbours(grid, eigenvalues, _PENALTIES)
     _tune_scales(grid, eigenvalues)
     grid.scales = _stored(grid.scales, np.rint)
     _choose_neighbours(grid, eigenvalues, _PENALTIES[-2:])
-    return RoundedMatrix(grid.integers(), apart, grid.scales, is_complex)
+    return RoundedMatrix(grid.integers(), apart, grid.scales)
 
 
 def round_recurrent(model: nn.Module, bits: int = 8) -> None:
@@ -192,36 +184,28 @@ def _held(constraint: Constraint, bits: int) -> WholeNumbers:
     return numbers
 
 
-def _parts(W: ArrayLike | Tensor, bits: int) -> tuple[Reals, bool]:
-    """Return real parts beside imaginary parts in double precision, and whether W is complex.
+def _checked(W: ArrayLike | Tensor, bits: int) -> Reals:  # (R, C)
+    """Return a matrix in double precision.
 
     Raises:
-        ValueError: If W is no matrix of finite numbers, or `bits` is outside the range.
+        ValueError: If W is no real matrix of finite numbers, or `bits` is outside the range.
     """
     if bits not in range(2, 17):
         raise ValueError(f"expected 2 <= bits <= 16, got {bits!r}")
     values = W.detach().cpu() if isinstance(W, Tensor) else W
     matrix = as_numpy(values, "W")
+    if np.iscomplexobj(matrix):
+        raise ValueError(f"expected a real matrix, got one of {matrix.dtype}")
     if matrix.ndim != 2 or matrix.size == 0 or not np.isfinite(matrix).all():
         raise ValueError(f"expected a matrix of finite numbers, got shape {matrix.shape}")
-    if np.iscomplexobj(matrix):
-        return np.concatenate([np.real(matrix), np.imag(matrix)], axis=1).astype(np.float64), True
-    return matrix.astype(np.float64), False
+    return matrix.astype(np.float64)
 
 
-def _joined(parts: Reals, is_complex: bool) -> Matrix:
-    """Return the matrix whose real and imaginary parts stand side by side."""
-    if not is_complex:
-        return parts
-    real, imaginary = np.split(parts, 2, axis=1)
-    return real + 1j * imaginary
-
-
-def _grid(parts: Reals, bits: int) -> tuple[Reals, NDArray[np.int64]]:
+def _grid(exact: Reals, bits: int) -> tuple[Reals, NDArray[np.int64]]:
     """Return the scale of each row, and the column of its largest entry."""
-    magnitudes = np.abs(parts)
+    magnitudes = np.abs(exact)
     apart = magnitudes.argmax(axis=1)
-    rows = np.arange(len(parts))
+    rows = np.arange(len(exact))
     largest = magnitudes[rows, apart]
     magnitudes[rows, apart] = 0.0
     scales = np.maximum(magnitudes.max(axis=1) / (2 ** (bits - 1) - 1), largest / LARGEST_APART)
@@ -240,31 +224,29 @@ class _Neighbours:
     """The two neighbours on the grid of each entry, and which of them is taken.
 
     Args:
-        parts: The exact matrix, (N, C); with C = 2 N, real parts beside imaginary ones.
+        exact: The matrix, (N, N).
         scales: The scale of each row, (N,).
-        is_complex: Whether the matrix is complex.
     """
 
-    def __init__(self, parts: Reals, scales: Reals, is_complex: bool) -> None:
-        exact = parts / scales[:, None]
-        nearby = np.rint(exact)
+    def __init__(self, exact: Reals, scales: Reals) -> None:
+        in_units = exact / scales[:, None]
+        nearby = np.rint(in_units)
         # an entry on the grid stays: those beyond the largest number are not reached
-        is_on_grid = np.abs(exact - nearby) < 1e-9
-        self.exact = exact
+        is_on_grid = np.abs(in_units - nearby) < 1e-9
+        self.exact = in_units
         self.scales = scales
-        self.is_complex = is_complex
         self.taken = nearby
-        self.other = np.where(is_on_grid, nearby, 2 * np.floor(exact) + 1 - nearby)
+        self.other = np.where(is_on_grid, nearby, 2 * np.floor(in_units) + 1 - nearby)
 
-    def matrix(self, scales: Reals) -> Matrix:
+    def matrix(self, scales: Reals) -> Reals:
         """Return the matrix of the chosen whole numbers with some scales."""
-        return _joined(scales[:, None] * self.taken, self.is_complex)
+        return scales[:, None] * self.taken
 
-    def changes(self, row: int) -> Reals:  # (C,)
+    def changes(self, row: int) -> Reals:  # (N,)
         """Return by how much each entry of a row would change."""
         return self.scales[row] * (self.other[row] - self.taken[row])
 
-    def added_distances(self, row: int) -> Reals:  # (C,)
+    def added_distances(self, row: int) -> Reals:  # (N,)
         """Return what each swap in a row would add to the squared distance from W."""
         before = (self.taken[row] - self.exact[row]) ** 2
         after = (self.other[row] - self.exact[row]) ** 2
@@ -314,8 +296,6 @@ def _swap(
     left = np.linalg.inv(right)
     for row in rows:
         effects = left[:, row, None] * right.T  # (N, N), eigenvalues by columns
-        if grid.is_complex:
-            effects = np.concatenate([effects, 1j * effects], axis=1)
         effects = effects * grid.changes(row)
         costs = (np.abs(effects) ** 2).sum(0) + penalty * grid.added_distances(row)
         for _ in range(len(costs)):
@@ -350,12 +330,12 @@ def _tune_scales(grid: _Neighbours, exact: Numbers, rounds: int = 10) -> None:
         scales = scales * (1 + change)
 
 
-def _squares(errors: Matrix) -> float:
+def _squares(errors: Reals | Numbers) -> float:
     """Return the sum of the squared moduli."""
     return float((np.abs(errors) ** 2).sum())
 
 
-def _errors(matrix: Matrix, exact: Numbers) -> tuple[Numbers, Numbers, Numbers]:
+def _errors(matrix: Reals, exact: Numbers) -> tuple[Numbers, Numbers, Numbers]:
     """Return eigenvalues, eigenvectors by columns, and the errors of the eigenvalues.
 
     The nearest pair of a found and an exact eigenvalue belongs together, then the nearest of those

@@ -98,8 +98,9 @@ def lru_layer(operands: LRUOperands, options: LinearOptions) -> Mapping[str, Ten
 def _wants_threads(operands: LRUOperands) -> bool:
     """Whether torch's products of the parts, which also divide steps among threads, are faster.
 
-    A thread of the kernel is about twice as fast, but there is at most one for each sequence. With
-    gaps in time it is 15 times as fast, because the parts keep all powers in memory.
+    A thread of the kernel is about twice as fast as one of torch's, but there is at most one for
+    each sequence. With gaps in time it is 15 times as fast, because the parts keep all powers in
+    memory.
     """
     if operands.dt is not None:
         return False
