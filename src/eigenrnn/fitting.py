@@ -260,7 +260,7 @@ def write_file(path: str | Path, estimator: Any) -> None:
         "attributes": attributes,
         "weights": {n: w.detach().cpu() for n, w in estimator.model_.state_dict().items()},
     }
-    # torch's own writer to a full disk raises an error of no kind
+    # not to a file: torch's writer to a full disk raises an error that does not name the cause
     buffer = BytesIO()
     torch.save(content, buffer)
     with replacing(path) as new:

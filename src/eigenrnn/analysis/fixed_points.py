@@ -278,24 +278,11 @@ def fixed_points(
         failed += len(h) - int(arrived.sum())
         h = h[arrived]
         residual = residual[arrived]
-        errors = torch.full_like(residual, _SLOW_DISTANCE / 2)
-        if threshold is None and len(h):
-            # The residual grows with the distance from a fixed point by at least the smallest
-            # singular value of J - I. Near a degenerate point the residual is c d^p at a distance
-            # d. Where it is the tolerance, that singular value is p c d^(p - 1), so d is p times
-            # the tolerance over it.
-            least: list[Tensor] = []
-            for some in h.split(state_map.jacobians_at_once):
-                J, _ = state_map.jacobians(held.expand(len(some), M), some)
-                least.append(torch.linalg.svdvals(J - torch.eye(S, dtype=J.dtype))[:, -1])
-            errors = _HIGHEST_POWER * _TOLERANCE / torch.cat(least)
-            errors = errors.clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
-        kept: list[int] = []  # of points that are one, the best
-        for i in residual.argsort(stable=True).tolist():
-            reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
-            near = (h[kept] - h[i]).norm(dim=1) <= reach
-            if not bool(near.any()):
-                kept.append(i)
+        if threshold is None:
+            errors = _errors_of_fixed_points(state_map, held, h)
+        else:
+            errors = torch.full_like(residual, _SLOW_DISTANCE / 2)
+        kept = _best_of_each(h, residual, errors)
         points.append(h[kept])
         residuals.append(residual[kept])
         conditions += [c] * len(kept)
@@ -325,6 +312,41 @@ def fixed_points(
         searches=len(first) * len(x),
         failed=failed,
     )
+
+
+def _errors_of_fixed_points(
+    state_map: StateMap,
+    held: Tensor,  # (M,)
+    h: Tensor,  # (P, S)
+) -> Tensor:  # (P,)
+    r"""Return how far each point may be from a fixed point, relative to :math:`1 + \|h\|`.
+
+    The residual grows with the distance from a fixed point by at least the smallest singular value
+    of J - I. Near a degenerate point the residual is c d^p at a distance d. Where it is the
+    tolerance, that singular value is p c d^(p - 1), so d is p times the tolerance over it.
+    """
+    least = [h.new_empty(0)]
+    for some in h.split(state_map.jacobians_at_once):
+        if len(some):
+            J, _ = state_map.jacobians(held.expand(len(some), -1), some)
+            least.append(torch.linalg.svdvals(J - torch.eye(h.shape[1], dtype=J.dtype))[:, -1])
+    errors = _HIGHEST_POWER * _TOLERANCE / torch.cat(least)
+    return errors.clamp(_TOLERANCE**0.5 / 2, _MAX_DISTANCE / 2)
+
+
+def _best_of_each(
+    h: Tensor,  # (P, S)
+    residual: Tensor,  # (P,)
+    errors: Tensor,  # (P,)
+) -> list[int]:
+    """Return the numbers of the points without those that may be a better one."""
+    kept: list[int] = []
+    for i in residual.argsort(stable=True).tolist():
+        reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
+        near = (h[kept] - h[i]).norm(dim=1) <= reach
+        if not bool(near.any()):
+            kept.append(i)
+    return kept
 
 
 def _are_smooth(

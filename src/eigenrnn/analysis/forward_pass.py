@@ -83,41 +83,8 @@ def layer_inputs(model: Network, inputs: Any, lengths: Lengths = None) -> dict[s
             recorded[path] = (
                 "the model calls it several times: pass its own inputs, analyse(layer, x)"
             )
-            return
-        x = arguments[0] if arguments else keywords.get("input")
-        hx = arguments[1] if len(arguments) > 1 else keywords.get("hx")
-        if not _is_usual_state(layer, hx):
-            recorded[path] = (
-                "the model gives it an initial state: pass its own inputs and h0, "
-                "analyse(layer, x, h0=h0)"
-            )
-            return
-        for option in ("resets", "dt"):
-            if keywords.get(option) is not None:
-                recorded[path] = f"it gets {option}=, which no analysis follows"
-                return
-        own_lengths = keywords.get("lengths", lengths)
-        if len(arguments) > 2:  # those of a layer of ours are input, hx and lengths
-            own_lengths = arguments[2]
-        if isinstance(x, PackedSequence) and lengths is not None:
-            x, own_lengths = pad_packed_sequence(x, batch_first=layer.batch_first)
-        if not _are_equal(own_lengths, lengths):
-            recorded[path] = (
-                "it gets sequences of other lengths than the model: pass its own inputs and "
-                "lengths, analyse(layer, x, lengths=lengths)"
-            )
-            return
-        if x is None or isinstance(x, PackedSequence):
-            recorded[path] = (
-                "its input is not a batch of padded sequences: analyse(model, padded, "
-                "lengths=lengths)"
-            )
-            return
-        check_layer_input(layer, x)
-        x = x.detach()
-        if x.dim() == 2:
-            x = x.unsqueeze(0 if layer.batch_first else 1)
-        recorded[path] = x
+        else:
+            recorded[path] = _input_of_call(layer, arguments, keywords, lengths)
 
     for path in layers:
         layer = double.get_submodule(path)
@@ -134,6 +101,50 @@ def layer_inputs(model: Network, inputs: Any, lengths: Lengths = None) -> dict[s
     for path, those in calls.items():
         recorded[path] = those.reason or torch.stack(those.inputs)
     return recorded
+
+
+def _input_of_call(
+    layer: Any, arguments: tuple[Any, ...], keywords: Mapping[str, Any], lengths: Lengths
+) -> Tensor | str:
+    """Return the input of a call of a layer, or the reason why no analysis follows the call.
+
+    Args:
+        layer: The layer.
+        arguments: What it is called with.
+        keywords: What it is called with by name.
+        lengths: The time steps of each sequence of the model.
+    Raises:
+        ValueError: If the layer does not take such an input.
+    """
+    x = arguments[0] if arguments else keywords.get("input")
+    hx = arguments[1] if len(arguments) > 1 else keywords.get("hx")
+    if not _is_usual_state(layer, hx):
+        return (
+            "the model gives it an initial state: pass its own inputs and h0, "
+            "analyse(layer, x, h0=h0)"
+        )
+    for option in ("resets", "dt"):
+        if keywords.get(option) is not None:
+            return f"it gets {option}=, which no analysis follows"
+    own_lengths = keywords.get("lengths", lengths)
+    if len(arguments) > 2:  # those of a layer of ours are input, hx and lengths
+        own_lengths = arguments[2]
+    if isinstance(x, PackedSequence) and lengths is not None:
+        x, own_lengths = pad_packed_sequence(x, batch_first=layer.batch_first)
+    if not _are_equal(own_lengths, lengths):
+        return (
+            "it gets sequences of other lengths than the model: pass its own inputs and "
+            "lengths, analyse(layer, x, lengths=lengths)"
+        )
+    if x is None or isinstance(x, PackedSequence):
+        return (
+            "its input is not a batch of padded sequences: analyse(model, padded, lengths=lengths)"
+        )
+    check_layer_input(layer, x)
+    x = x.detach()
+    if x.dim() == 2:
+        x = x.unsqueeze(0 if layer.batch_first else 1)
+    return x
 
 
 class _CellCalls:
