@@ -276,47 +276,20 @@ def _network(
             source = integer_source
         except UnsupportedError as reason:
             note = str(reason)
-    local_arrays: list[Array] = []
-    step: list[str] = []
-    argument = "const float *input"
-    x = "input"
-    if isinstance(model, LanguageModel):
-        argument = "int symbol"
-    input_size = layers[0].input_size
-    if isinstance(model, LanguageModel):
-        input_size = len(model.embedding)
-    elif around is not None:
-        argument = "const double *input"
-        local_arrays.append(Array("x", input_size))
-        x = "x"
-        input_size = len(around.mean)
-        step.append(_preparation(around, source))
-    elif scaling is not None:
-        mean, deviation = checked_scaling(scaling, input_size)
-        source.vector("mean", mean, "the mean of each input, subtracted first")
-        source.vector("deviation", deviation, "the standard deviation of each input")
-        step.append(loop(input_size, "x[i] = (input[i] - mean[i]) / deviation[i];"))
-        local_arrays.append(Array("x", input_size))
-        x = "x"
+    inputs = _inputs(model, layers[0].input_size, scaling, around, source)
     linear = _head(model)
     if integers is not None:
         written = integers.layers
-        arrays, lines = _whole_numbers(integers, source, layers[0].input_size, x, name)
+        arrays, lines = _whole_numbers(integers, source, layers[0].input_size, inputs.scaled, name)
     else:
-        written, arrays, lines = _floats(model, layers, source, x)
-    local_arrays += arrays
-    step += lines
+        written, arrays, lines = _floats(model, layers, source, inputs.scaled)
+    local_arrays = [*inputs.locals, *arrays]
+    step = [*inputs.step, *lines]
     reset: list[str] = []
     own_states: list[Array] = []
-    missing = "makes the state NaN until the next reset"
-    if integers is not None:
-        missing = "counts as 0"
-    if around is not None and around.missing != "error":
-        missing = "is missing, and the mean of its channel stands for it"
     if around is not None and around.missing == "forward":
-        own_states.append(Array("last_input", input_size, "the last known inputs, scaled"))
-        reset.append(loop(input_size, "state->last_input[i] = 0.0F;"))
-        missing = "is missing, and the last known value of its channel stands for it"
+        own_states.append(Array("last_input", inputs.size, "the last known inputs, scaled"))
+        reset.append(loop(inputs.size, "state->last_input[i] = 0.0F;"))
     for layer in written:
         reset += [source.first(state) for state in layer.states]
     output_size = written[-1].output_size
@@ -337,20 +310,77 @@ def _network(
         name=name,
         source=source,
         layers=written,
-        argument=argument,
+        argument=inputs.argument,
         locals=local_arrays,
         reset="\n".join(reset),
         step="\n".join(step),
-        input_size=input_size,
+        input_size=inputs.size,
         output_size=output_size,
         has_classes=has_classes,
         is_scaled=scaling is not None or around is not None,
-        missing=missing,
+        missing=_fate_of_missing(integers, around),
         classes=classes,
         own_states=own_states,
         integers=integers,
         note=note,
     )
+
+
+@dataclass(frozen=True)
+class _Inputs:
+    """The argument of a step, and how it becomes the input of the first layer.
+
+    Args:
+        argument: The argument in C.
+        size: The number of inputs or symbols.
+        scaled: The name of the scaled inputs.
+        locals: The local arrays that the scaling needs.
+        step: The lines that scale.
+    """
+
+    argument: str
+    size: int
+    scaled: str = "input"
+    locals: Sequence[Array] = ()
+    step: Sequence[str] = ()
+
+
+def _inputs(
+    model: Any,
+    input_size: int,
+    scaling: Scaling | None,
+    around: FittedNetwork | None,
+    source: Source,
+) -> _Inputs:
+    """Write the scaling of the inputs of a network.
+
+    Raises:
+        ValueError: If the scaling does not fit.
+    """
+    if isinstance(model, LanguageModel):
+        return _Inputs("int symbol", len(model.embedding))
+    scaled = Array("x", input_size)
+    if around is not None:
+        lines = _preparation(around, source)
+        return _Inputs("const double *input", len(around.mean), "x", [scaled], [lines])
+    if scaling is None:
+        return _Inputs("const float *input", input_size)
+    mean, deviation = checked_scaling(scaling, input_size)
+    source.vector("mean", mean, "the mean of each input, subtracted first")
+    source.vector("deviation", deviation, "the standard deviation of each input")
+    lines = loop(input_size, "x[i] = (input[i] - mean[i]) / deviation[i];")
+    return _Inputs("const float *input", input_size, "x", [scaled], [lines])
+
+
+def _fate_of_missing(integers: IntegerNetwork | None, around: FittedNetwork | None) -> str:
+    """Say what the network does with an input that is NaN."""
+    if around is not None and around.missing == "forward":
+        return "is missing, and the last known value of its channel stands for it"
+    if around is not None and around.missing == "mask":
+        return "is missing, and the mean of its channel stands for it"
+    if integers is not None:
+        return "counts as 0"
+    return "makes the state NaN until the next reset"
 
 
 def _whole_numbers(

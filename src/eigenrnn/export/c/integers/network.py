@@ -154,24 +154,11 @@ def integer_network(
     if head is None:
         step.append(loop(vector.size, f"output[i] = {vector.name}[i];"))
     else:
-        K = len(head.weight)
-        term = source.term(source.rounded(head.weight), vector.places)
-        places = places_of_sum([term], [head.bias])
-        largest = float(F.linear(x, head.weight, head.bias)[is_valid].abs().max())
-        output = Vector("output", K, min(places, places_for(largest)))
-        source.values["head_places"] = {"z": places, "output": output.places}
-        source.helpers |= {"saturated", "rounded_shift"}
-        local_arrays.append(Array("z", padded(K), kind="int32"))
-        shift = places - output.places
-        step += [
-            source.at_start("z", K, head.bias, places, "head_bias", "the bias of the head"),
-            source.product(
-                "head", term, vector.name, "z", places, f"the head, {tuple(head.weight.shape)}"
-            ),
-            loop(K, f"output[i] = saturated(rounded_shift(z[i], {shift}));"),
-        ]
-        sizes = {"output": F.linear(y, head.weight, head.bias).abs().amax(-1)}
-        saturated["head"] = _share(sizes, {"output": output.largest}, is_valid)
+        written_head = _write_head(head, vector, x, y, is_valid, source)
+        output = written_head.output
+        local_arrays.append(written_head.sums)
+        step += written_head.step
+        saturated["head"] = written_head.saturated
     if embedding is not None:
         if head is not None and head.weight is embedding:
             stored = source.values["head"]
@@ -189,6 +176,44 @@ def integer_network(
         output_size=output.size,
         saturated=saturated,
     )
+
+
+@dataclass(frozen=True)
+class _WrittenHead:
+    """The lines of a head, its outputs, the array of its sums, and the share beyond the range."""
+
+    output: Vector
+    sums: Array
+    step: list[str]
+    saturated: float
+
+
+def _write_head(
+    head: Head,
+    vector: Vector,
+    x: Tensor,  # (T, B, N), the states of the network
+    y: Tensor,  # (T, B, N), those of the network with rounded recurrent matrices
+    is_valid: Tensor,  # (T, B)
+    source: IntegerSource,
+) -> _WrittenHead:
+    """Write the head, whose outputs have as many places as the calibration leaves room for."""
+    K = len(head.weight)
+    term = source.term(source.rounded(head.weight), vector.places)
+    places = places_of_sum([term], [head.bias])
+    largest = float(F.linear(x, head.weight, head.bias)[is_valid].abs().max())
+    output = Vector("output", K, min(places, places_for(largest)))
+    source.values["head_places"] = {"z": places, "output": output.places}
+    source.helpers |= {"saturated", "rounded_shift"}
+    shift = places - output.places
+    comment = f"the head, {tuple(head.weight.shape)}"
+    step = [
+        source.at_start("z", K, head.bias, places, "head_bias", "the bias of the head"),
+        source.product("head", term, vector.name, "z", places, comment),
+        loop(K, f"output[i] = saturated(rounded_shift(z[i], {shift}));"),
+    ]
+    sizes = {"output": F.linear(y, head.weight, head.bias).abs().amax(-1)}
+    saturated = _share(sizes, {"output": output.largest}, is_valid)
+    return _WrittenHead(output, Array("z", padded(K), kind="int32"), step, saturated)
 
 
 def padded_sequences(
