@@ -123,6 +123,21 @@ def test_our_average_of_a_moving_base_is_nearest_to_the_mean_of_its_matrices(
         assert float((got - drawn[-1]).abs().max()) > 100 * tol(torch.float32, N)
 
 
+@each_moving
+def test_autocast_does_not_round_the_average_of_a_moving_base(make):
+    layer = make(M, N, generator=stream())
+    averaged = eigenrnn.AveragedModel(layer)
+    optimiser = torch.optim.Adam(layer.parameters(), lr=0.1)
+    for k in range(3):
+        optimiser.zero_grad()
+        layer(normal(T, B, M, seed=k))[0].square().sum().backward()
+        optimiser.step()
+        with torch.autocast("cpu", torch.bfloat16):
+            averaged.update_parameters(layer)
+    for W in matrices_with_moving_base(averaged.module):
+        assert orthogonality_error(W) <= tol(torch.float32, N)
+
+
 @each_layer
 def test_our_average_equals_torchs_without_a_moving_base(make):
     layer = make(M, N, generator=stream())

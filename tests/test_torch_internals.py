@@ -248,10 +248,19 @@ def test_autocast_is_active_for_any_device():
 def test_the_first_parameter_is_that_of_the_iterator():
     inner = nn.Linear(2, 3)
     module = nn.Sequential(inner)
-    assert torch_internals.first_parameter(module) is inner.weight
+    assert torch_internals.first_tensor(module) is inner.weight
     module.register_parameter("absent", None)
     module.register_parameter("scale", nn.Parameter(torch.ones(3)))
-    assert torch_internals.first_parameter(module) is next(module.parameters()) is module.scale
+    assert torch_internals.first_tensor(module) is next(module.parameters()) is module.scale
+
+
+def test_the_first_tensor_of_a_copy_without_parameters_is_an_attribute_and_else_a_buffer():
+    inner = nn.Linear(2, 3)
+    copied = nn.Sequential(inner._replicate_for_data_parallel())
+    copied[0].weight = inner.weight.clone()  # as `torch.nn.parallel.replicate` does
+    assert torch_internals.first_tensor(copied) is copied[0].weight
+    norm = nn.BatchNorm1d(2, affine=False)
+    assert torch_internals.first_tensor(norm) is norm.running_mean
 
 
 def test_hooks_are_found_by_kind():

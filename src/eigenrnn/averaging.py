@@ -8,7 +8,7 @@ from torch.optim import swa_utils
 
 from eigenrnn.constraints import Constraint
 from eigenrnn.layers.direction import AbstractDirection
-from eigenrnn.linalg import tol
+from eigenrnn.linalg import double_precision, tol
 
 __all__ = ["AveragedModel"]
 
@@ -89,7 +89,8 @@ class AveragedModel(swa_utils.AveragedModel):
         if moving:
             self.matrices.update_parameters(_Matrices(_with_moving_base(model)))
         for constraint, mean in zip(moving, self.matrices.module.buffers(), strict=True):
-            left, sigma, right = torch.linalg.svd(mean)
+            # in double precision, which neither autocast nor a switch of torch rounds
+            left, sigma, right = torch.linalg.svd(mean.to(double_precision(mean.dtype)))
             if sigma[-1] <= tol(mean.dtype, len(mean)):
                 raise ValueError(
                     "expected matrices close enough to each other for their mean to have a "

@@ -15,7 +15,14 @@ from torch import Tensor
 
 from eigenrnn.kernels import NUMBERS, kernels
 from eigenrnn.torch_internals import fp32_precision, has_dispatch_mode
-from eigenrnn.tracing import are_plain, is_dual, is_eager, is_traced, under_transform
+from eigenrnn.tracing import (
+    are_plain,
+    autocasts,
+    is_dual,
+    is_eager,
+    is_traced,
+    under_transform,
+)
 
 __all__ = [
     "ROUNDING_SWITCHES",
@@ -27,6 +34,7 @@ __all__ = [
     "complex_to_pairs",
     "default_dtype",
     "double_precision",
+    "exact_products",
     "exp_skew",
     "in_full_precision",
     "lower",
@@ -84,6 +92,17 @@ def in_full_precision(device: torch.device) -> AbstractContextManager[None]:
     if torch.compiler.is_compiling() or not rounds_products(device):
         return nullcontext()
     return switched_to_ieee(ROUNDING_SWITCHES[device.type])
+
+
+@contextmanager
+def exact_products(device: torch.device) -> Generator[None]:
+    """Multiply without autocast, and float32 numbers as they are, whatever the switches say."""
+    if not autocasts(device.type):
+        with in_full_precision(device):
+            yield
+    else:
+        with torch.autocast(device.type, enabled=False), in_full_precision(device):
+            yield
 
 
 @contextmanager

@@ -5,6 +5,7 @@ torch gives a name another meaning.
 """
 
 from collections.abc import Callable
+from itertools import chain
 from typing import Any, TypeVar
 
 import torch
@@ -21,7 +22,7 @@ __all__ = [
     "autocast_is_active",
     "constant_while_compiling",
     "contents",
-    "first_parameter",
+    "first_tensor",
     "forward_mode_is_active",
     "fp32_precision",
     "graph_is_kept",
@@ -163,8 +164,10 @@ def listed_parts(module: nn.Module, name: str) -> list[Any]:
     return list(parts._modules.values())
 
 
-def first_parameter(module: nn.Module) -> nn.Parameter:
-    """Return the first of the parameters of a module and its parts, as its iterator does.
+def first_tensor(module: nn.Module) -> Tensor:
+    """Return the first parameter of a module and its parts, or the first other tensor it holds.
+
+    A copy that `torch.nn.DataParallel` makes has no parameters, but tensors as attributes.
 
     Raises:
         StopIteration: If there is none.
@@ -172,7 +175,10 @@ def first_parameter(module: nn.Module) -> nn.Parameter:
     for parameter in module._parameters.values():
         if parameter is not None:
             return parameter
-    return next(module.parameters())
+    parts = list(module.modules())
+    attributes = (value for part in parts for value in vars(part).values())
+    others = (value for value in attributes if isinstance(value, Tensor))
+    return next(chain(module.parameters(), others, module.buffers()))
 
 
 def has_own_forward(module: nn.Module) -> bool:

@@ -34,8 +34,8 @@ from cases import (
     UNITARY,
 )
 from crossing import few
-from eigenrnn import linalg
-from eigenrnn.constraints import Exponential, ScaledCayley, Unconstrained
+from eigenrnn import RNN, linalg
+from eigenrnn.constraints import Constraint, Exponential, ScaledCayley, Unconstrained
 from eigenrnn.errors import NoInverseError, NotInSetError
 from eigenrnn.init import haar_
 from eigenrnn.linalg import skew, tol
@@ -298,6 +298,74 @@ def test_a_matrix_stays_in_its_set_whatever_torch_rounds_in_products(case, switc
         W = constraint()
     assert constraint.residual(W) <= constraint.tolerance
     assert switch.fp32_precision == "bf16"
+
+
+@each_confined
+def test_steps_inside_autocast_keep_a_matrix_in_its_set(case):
+    constraint = perturbed(case, case.near(8))
+    with torch.autocast("cpu", torch.bfloat16):
+        take_steps(constraint, torch.optim.SGD(constraint.parameters(), lr=0.01), range(5))
+        W = constraint()
+    assert constraint.residual(W) <= constraint.tolerance
+
+
+ROUNDING = {
+    "autocast": lambda: torch.autocast("cpu", torch.bfloat16),
+    "a switch": RoundedProducts,
+}
+each_rounding = pytest.mark.parametrize("rounding", ROUNDING.values(), ids=ROUNDING)
+
+
+@each_rounding
+@each_confined
+def test_drawn_and_loaded_matrices_are_in_their_set_whatever_is_rounded(
+    case, rounding, switch, monkeypatch
+):
+    monkeypatch.setitem(linalg.ROUNDING_SWITCHES, "cpu", switch)
+    constraint, saved = perturbed(case, case.near(8)), perturbed(case, case.near(8), seed=3)
+    with rounding():
+        constraint.reset(stream(1))
+    assert constraint.residual(constraint()) <= constraint.tolerance
+    with rounding():
+        constraint.load_state_dict(rounded_state(saved, torch.bfloat16))
+    assert constraint.residual(constraint()) <= constraint.tolerance
+
+
+@each_rounding
+@few("case", INVERTIBLE, [name for name in ONE_OF_EACH if name in INVERTIBLE])
+def test_an_assigned_matrix_is_not_rounded(case, rounding, switch, monkeypatch):
+    monkeypatch.setitem(linalg.ROUNDING_SWITCHES, "cpu", switch)
+    constraint = perturbed(case, case.near(8))
+    W = constraint().detach().clone()
+    with rounding():
+        constraint.assign(W)
+    assert distance(constraint(), W) <= case.tol(torch.float32, constraint.size)
+
+
+class Fixed(Constraint):
+    """A matrix that nobody trains, such as that of a reservoir."""
+
+    def __init__(self, size):
+        super().__init__(size)
+        self.register_buffer("W", torch.eye(size).roll(1, 0))
+
+    def _matrix(self):
+        return self.W
+
+    def reset(self, generator=None):
+        pass
+
+    def residual(self, W):
+        return distance(W, self.W)
+
+
+def test_a_set_may_have_no_parameters():
+    constraint = Fixed(3).double()
+    assert (constraint.dtype, constraint.device.type) == (torch.float64, "cpu")
+    with torch.autocast("cpu", torch.bfloat16):
+        assert torch.equal(constraint(), constraint.W)
+    h, _ = RNN(2, 3, constraint=Fixed)(torch.randn(4, 2))
+    assert h.isfinite().all()
 
 
 def test_a_switch_that_was_not_set_still_inherits_its_value_after_a_block(switch):

@@ -350,17 +350,20 @@ LAYOUTS = {
     "batch first": lambda v: v.transpose(0, 1).contiguous().transpose(0, 1),
     "every second": lambda v: torch.stack([v, v], dim=-1)[..., 0],
     "expanded": lambda v: v[:1].expand_as(v),
+    "units first": lambda v: v.transpose(-1, -2).contiguous().transpose(-1, -2),
 }
 
 
+@pytest.mark.parametrize("names", [(), ("resets",), ("rate",)], ids=["plain", "resets", "zoneout"])
 @pytest.mark.parametrize("change", LAYOUTS.values(), ids=LAYOUTS.keys())
 @pytest.mark.parametrize("function", [elman, gru])
-def test_strides_do_not_change_the_results(function, change):
+def test_strides_do_not_change_the_results(function, change, names):
     make = {elman: elman_operands, gru: gru_operands}[function]
     operands = {
         name: change(v) if v.dim() > 1 else v for name, v in make(3, 2, 5, bias=True).items()
     }
-    assert_equals_reference(function, operands, nonlinearity="modrelu")
+    options = merged(names, (3, 2, 5))
+    assert_equals_reference(function, operands, nonlinearity="modrelu", **options)
 
 
 def test_every_run_gives_the_same_bits_and_a_sequence_does_not_depend_on_its_batch():

@@ -20,6 +20,7 @@ from eigenrnn.errors import NoInverseError, NotInSetError, check_positive_intege
 from eigenrnn.linalg import (
     ROUNDING_SWITCHES,
     at_least_float32,
+    exact_products,
     in_full_precision,
     rounds_products,
     tol,
@@ -27,7 +28,7 @@ from eigenrnn.linalg import (
 )
 from eigenrnn.torch_internals import (
     autocast_is_active,
-    first_parameter,
+    first_tensor,
 )
 from eigenrnn.tracing import (
     autocasts,
@@ -191,13 +192,13 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
     @property
     def dtype(self) -> torch.dtype:
         """The type of W; the raw parameters have the real type of the same precision."""
-        real = first_parameter(self).dtype
+        real = first_tensor(self).dtype
         return real.to_complex() if self.is_complex else real
 
     @property
     def device(self) -> torch.device:
         """The device of the raw parameters and of W."""
-        return first_parameter(self).device
+        return first_tensor(self).device
 
     @property
     def tolerance(self) -> float:
@@ -226,11 +227,12 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
         # as in nearly all calls; each question below costs a small call half a microsecond
         if not self.has_products or not (casts or rounds):
             return self._matrix()
-        device = first_parameter(self).device
+        device = first_tensor(self).device
         is_cast = casts and autocasts(device.type)
         # entering a block would cost as much as a small product
         if not is_cast and not (rounds and rounds_products(device)):
             return self._matrix()
+        # in two blocks, which torch.compile can trace
         with torch.autocast(device.type, enabled=False), in_full_precision(device):
             return self._matrix()
 
@@ -244,7 +246,8 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
         Raises the errors of `check`.
         """
         self.check(W)
-        self._assign(W.detach().to(self.device, self.dtype))
+        with exact_products(self.device):
+            self._assign(W.detach().to(self.device, self.dtype))
 
     def check(
         self,
@@ -376,7 +379,7 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
             elif self.device.type != "meta":  # an index table must survive the meta device
                 setattr(self, name, tensor.to(self.device))
         if self.dtype != before:
-            with torch.no_grad():
+            with torch.no_grad(), exact_products(self.device):
                 self._adapt(wider=torch.finfo(self.dtype).eps < torch.finfo(before).eps)
         return self
 
@@ -384,7 +387,8 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
     def take_rounded(self) -> None:
         """Return to the set, in float32 or better, after a state of less precision was loaded."""
         self._apply(lambda tensor: tensor)  # with `assign=True` they are the tensors of the state
-        self._adapt(wider=True)
+        with exact_products(self.device):
+            self._adapt(wider=True)
 
     def _adapt(self, wider: bool) -> None:
         """Compute again what is stored, whose entries still have another precision."""
@@ -428,7 +432,8 @@ def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
     ]
     _check_not_tied([constraint for constraint in moved if constraint.has_moving_base])
     for constraint in moved:
-        with in_full_precision(constraint.device):
+        # the user's block of autocast may contain the step
+        with exact_products(constraint.device):
             constraint.advance()
 
 

@@ -12,6 +12,7 @@ from eigenrnn.errors import check_not_negative, check_positive_integer
 from eigenrnn.linalg import (
     cayley,
     check_finite,
+    exact_products,
     orthogonality_error,
     polar_step,
     skew,
@@ -186,9 +187,10 @@ class NeumannCayley(Constraint):
     @torch.no_grad()
     def _invert(self) -> None:
         I = torch.eye(self.size, dtype=self.inverse.dtype, device=self.inverse.device)
-        self.inverse.copy_(torch.linalg.inv(I + skew(self.cayley.raw, self.size)))
-        self._rebuild(I)
-        self.matrix.copy_(polar_step(self.matrix))  # rounding grows with A
+        with exact_products(I.device):
+            self.inverse.copy_(torch.linalg.inv(I + skew(self.cayley.raw, self.size)))
+            self._rebuild(I)
+            self.matrix.copy_(polar_step(self.matrix))  # rounding grows with A
         self._steps_here = 0
 
     def _rebuild(

@@ -153,6 +153,7 @@ def launch(
             KEEPS_BY_STEP=share is not None and share.dim() == 3,
             MASKED=operands.mask is not None,
             num_warps=min(8, columns[0] // 16),  # so that W fits into the registers of all threads
+            enable_fp_fusion=True,  # multiply and add in one instruction
             **flags,
         )
 

@@ -63,7 +63,7 @@ def _backward(
     TOTALS = "leak" in needed or ("bias" in needed and len(moduli) > 0)
     delta = torch.empty_like(h)
     totals = torch.empty_like(h if TOTALS else h[:0])
-    dh0 = torch.empty_like(operands.h0)
+    dh0 = operands.h0.new_empty(operands.h0.shape)  # contiguous, as the kernel writes it
     launch(
         elman_backward,
         g,
