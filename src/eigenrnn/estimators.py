@@ -31,6 +31,7 @@ from eigenrnn.fitting import (
     write_file,
 )
 from eigenrnn.layers import GRU
+from eigenrnn.linalg import on_cpu
 from eigenrnn.models import SequenceModel
 from eigenrnn.values import LARGEST, Array, check_size, numbers, parts_of_panel, with_columns
 
@@ -183,6 +184,7 @@ class _SequenceEstimator(BaseEstimator):
 
     @torch.inference_mode(False)  # the caller's may be on
     @torch.enable_grad()
+    @on_cpu
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any) -> KeyboardInterrupt | None:
         """Divide and scale the data, and train; return Ctrl-C, if it ended the training.
 
@@ -358,6 +360,7 @@ class _SequenceEstimator(BaseEstimator):
             raise ValueError(f"expected the {M} channels of the training data, got {found}{hint}")
         return sequences
 
+    @on_cpu
     def _predict(self, X: Any) -> Array:  # (n, K)
         """Return the answers of the network."""
         check_is_fitted(self)

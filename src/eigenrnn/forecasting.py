@@ -27,6 +27,7 @@ from eigenrnn.fitting import (
     write_file,
 )
 from eigenrnn.layers import GRU
+from eigenrnn.linalg import on_cpu
 from eigenrnn.models import SequenceModel
 from eigenrnn.series import (
     Calendar,
@@ -398,6 +399,7 @@ class SequenceForecaster(BaseEstimator):
 
     @torch.inference_mode(False)  # the caller's may be on
     @torch.enable_grad()
+    @on_cpu
     def _fit(self, y: Any, X: Any, targets: Any) -> KeyboardInterrupt | None:
         """Scale the series and train; return Ctrl-C, if it ended the training.
 
@@ -614,6 +616,7 @@ class SequenceForecaster(BaseEstimator):
         return found
 
     @torch.no_grad()
+    @on_cpu
     def _forecasts(self, series: Sequence[_Series], horizon: int) -> list[Array]:  # each (S, K)
         """Return what follows series."""
         found: dict[int, Array] = {}
@@ -649,6 +652,7 @@ class SequenceForecaster(BaseEstimator):
         rollout(self.model_.eval(), x, horizon, feedback=append, lengths=lengths)
         return np.stack(values[-horizon:], 1)
 
+    @on_cpu
     def _errors(self, horizon: int) -> Array:  # (origins, S, K)
         """Return the absolute errors of forecasts from the held-out parts, in deviations.
 

@@ -2,10 +2,10 @@
 
 import math
 import threading
-from collections.abc import Generator, Sequence
+from collections.abc import Callable, Generator, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
-from functools import cache
-from typing import Any, NamedTuple
+from functools import cache, wraps
+from typing import Any, NamedTuple, ParamSpec, TypeVar
 
 import numpy as np
 import torch
@@ -39,6 +39,7 @@ __all__ = [
     "in_full_precision",
     "lower",
     "normalise_",
+    "on_cpu",
     "orthogonality_error",
     "pairs_to_complex",
     "planar_rotation",
@@ -57,6 +58,9 @@ __all__ = [
     "upper_rows",
     "wide_default_dtype",
 ]
+
+P = ParamSpec("P")
+R = TypeVar("R")
 
 _norm = torch.linalg.matrix_norm
 
@@ -177,6 +181,20 @@ def wide_default_dtype() -> Generator[torch.dtype]:
         return
     with default_dtype(torch.float32):
         yield default
+
+
+def on_cpu(function: Callable[P, R]) -> Callable[P, R]:
+    """Let a function make its tensors on the CPU, whatever default device a user has set."""
+
+    @wraps(function)
+    def wrapper(*args: P.args, **kwargs: P.kwargs) -> R:
+        # entering a block makes each call of torch slower
+        if torch.get_default_device().type == "cpu":
+            return function(*args, **kwargs)
+        with torch.device("cpu"):
+            return function(*args, **kwargs)
+
+    return wrapper
 
 
 def as_numpy(values: ArrayLike, name: str) -> NDArray[Any]:

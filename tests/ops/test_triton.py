@@ -9,7 +9,7 @@ from cases import NONLINEARITIES
 from crossing import some
 from eigenrnn.init import haar_
 from eigenrnn.linalg import tol
-from eigenrnn.ops import elman, gru
+from eigenrnn.ops import elman, gru, triton_backend
 from eigenrnn.ops.dispatch import Call, choose
 from eigenrnn.ops.elman import BACKENDS as ELMAN
 from eigenrnn.ops.gru import BACKENDS as GRU
@@ -419,3 +419,14 @@ def test_on_a_gpu_it_is_preferred_to_cudnn():
     assert choose(ELMAN, call(state_size=512)).name == "torch"
     assert choose(ELMAN, call(features=("resets",))).name != "triton"
     assert choose(LSTM, call()).name == "torch"
+
+
+def test_without_a_compiler_it_is_unavailable(monkeypatch):
+    monkeypatch.setattr(triton_backend, "_INTERPRETED", False)
+    monkeypatch.setattr(torch.cuda, "device_count", lambda: 1)
+    monkeypatch.delenv("CC", raising=False)
+    assert triton_backend._why_unavailable() is None
+    monkeypatch.setenv("PATH", "")
+    assert "needs a C compiler" in triton_backend._why_unavailable()
+    monkeypatch.setenv("CC", "cc")
+    assert triton_backend._why_unavailable() is None

@@ -34,6 +34,7 @@ from eigenrnn.analysis.trajectory import InitialState, trajectory
 from eigenrnn.analysis.transition_spectra import transition_spectra
 from eigenrnn.constraints import Schur
 from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths
+from eigenrnn.linalg import on_cpu
 
 __all__ = ["AnalysisResults", "analyse"]
 
@@ -100,6 +101,7 @@ class AnalysisResults:
         return failed
 
 
+@on_cpu
 def analyse(
     model: Network,
     inputs: Any = None,

@@ -75,7 +75,7 @@ def leaky_matrix(
     r"""Return :math:`I - \operatorname{diag} \alpha + \operatorname{diag}(\alpha) W`."""
     if leak is None:
         return W
-    alpha = leak.double().numpy()
+    alpha = leak.double().cpu().numpy()
     return np.diag(1 - alpha) + alpha[:, None] * W
 
 

@@ -16,7 +16,7 @@ from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import Network, Step
 from eigenrnn.analysis.trajectory import InitialState, Trajectory, trajectory
 from eigenrnn.errors import check_not_negative_integer, check_positive_integer
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, on_cpu
 
 __all__ = [
     "Dimension",
@@ -123,6 +123,7 @@ class Lyapunov(Analysis):
         return numbers
 
 
+@on_cpu
 @torch.no_grad()
 def lyapunov(
     network: Network,

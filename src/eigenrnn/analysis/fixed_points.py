@@ -13,7 +13,7 @@ from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import Network, StateMap, select_state_map, state_maps
 from eigenrnn.analysis.trajectory import InitialState, as_state
 from eigenrnn.errors import check_positive, check_positive_integer
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, on_cpu
 
 __all__ = [
     "FixedPoints",
@@ -183,6 +183,7 @@ def _kind(moduli: NDArray[np.float64]) -> str:
     return "saddle"
 
 
+@on_cpu
 @torch.no_grad()
 def fixed_points(
     network: Network,

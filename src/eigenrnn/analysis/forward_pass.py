@@ -23,7 +23,7 @@ from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.sequences import Lengths, as_lengths, sorted_lengths
 from eigenrnn.layers.stacked import Stacked
-from eigenrnn.linalg import as_numpy, default_dtype
+from eigenrnn.linalg import as_numpy, default_dtype, on_cpu
 from eigenrnn.ops.time_steps import running
 from eigenrnn.residual_stack import ResidualStack
 
@@ -38,6 +38,7 @@ __all__ = [
 ]
 
 
+@on_cpu
 def layer_inputs(model: Network, inputs: Any, lengths: Lengths = None) -> dict[str, Tensor | str]:
     """Run a model, and return the input of each of its recurrent layers and cells.
 

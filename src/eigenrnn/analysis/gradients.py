@@ -24,7 +24,7 @@ from eigenrnn.layers.cells import AbstractCell
 from eigenrnn.layers.gru import GRU, GatedDirection
 from eigenrnn.layers.regularisation import non_default_options
 from eigenrnn.layers.torch_weights import direction_names
-from eigenrnn.linalg import check_finite, default_dtype
+from eigenrnn.linalg import check_finite, default_dtype, on_cpu
 from eigenrnn.nonlinearities import NONLINEARITIES
 
 __all__ = [
@@ -81,6 +81,7 @@ class GradientNorms(Analysis):
             }
 
 
+@on_cpu
 @torch.inference_mode(False)
 def gradient_norms(
     model: Network,
@@ -193,6 +194,7 @@ class GradientMap(Analysis):
         return maps
 
 
+@on_cpu
 @torch.no_grad()
 def gradient_map(
     network: Network,
@@ -320,6 +322,7 @@ class JacobianBound(Analysis):
         }
 
 
+@on_cpu
 @torch.no_grad()
 def jacobian_bound(
     network: Network,

@@ -27,7 +27,7 @@ from eigenrnn.analysis.state_map import (
 )
 from eigenrnn.analysis.trajectory import InitialState, initial_states
 from eigenrnn.errors import check_not_negative, check_positive_integer
-from eigenrnn.linalg import as_numpy
+from eigenrnn.linalg import as_numpy, on_cpu
 from eigenrnn.nonlinearities import nonlinearity as named_nonlinearity
 
 __all__ = [
@@ -168,9 +168,9 @@ def network_memory(
         ValueError: If powers of W leave double precision.
     """
     matrix = leaky_matrix(W, weights.leak)
-    source = weights.U[:, 0]
+    source = weights.U[:, 0].cpu()
     if weights.leak is not None:
-        source = weights.leak * source
+        source = weights.leak.cpu() * source
     noise_steps = None
     if _spectral_radius(matrix) > 1 - _UNIT_CIRCLE_ROUNDING:
         noise_steps = _NETWORK_STEPS
@@ -267,6 +267,7 @@ class LinearDecodability(Analysis):
         return {"mean R squared": float(self.r_squared.mean()), "memory capacity": capacity}
 
 
+@on_cpu
 @torch.no_grad()
 def linear_decodability(
     network_or_W: Network | Matrix,

@@ -12,7 +12,7 @@ from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.state_map import Network
 from eigenrnn.analysis.trajectory import InitialState, trajectory
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, on_cpu
 
 __all__ = ["Perturbation", "perturb"]
 
@@ -57,6 +57,7 @@ class Perturbation(Analysis):
         }
 
 
+@on_cpu
 @torch.no_grad()
 def perturb(
     network: Network,

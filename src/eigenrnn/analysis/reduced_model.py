@@ -17,7 +17,7 @@ from eigenrnn.constraints import Unconstrained
 from eigenrnn.errors import check_positive_integer
 from eigenrnn.layers.leaky import LeakyRNN
 from eigenrnn.layers.rnn import RNN
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, on_cpu
 
 __all__ = ["ReducedModel", "reduced_model"]
 
@@ -76,6 +76,7 @@ class ReducedModel(Analysis):
         }
 
 
+@on_cpu
 @torch.no_grad()
 def reduced_model(
     network: nn.Module,

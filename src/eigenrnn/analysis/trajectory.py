@@ -20,7 +20,7 @@ from eigenrnn.errors import (
     check_not_negative_integer,
     check_positive_integer,
 )
-from eigenrnn.linalg import check_finite
+from eigenrnn.linalg import check_finite, on_cpu
 
 __all__ = ["InitialState", "Trajectory", "as_state", "initial_states", "trajectory"]
 
@@ -87,6 +87,7 @@ class Trajectory:
             )
 
 
+@on_cpu
 @torch.no_grad()
 def trajectory(
     network: Network,

@@ -12,6 +12,7 @@ from eigenrnn.analysis import plot
 from eigenrnn.analysis.base import Analysis, Figure, Table
 from eigenrnn.analysis.forward_pass import layer_inputs
 from eigenrnn.analysis.state_map import double_copy, recurrent_layers
+from eigenrnn.linalg import on_cpu
 
 __all__ = ["TransitionSpectra", "transition_spectra"]
 
@@ -72,6 +73,7 @@ class TransitionSpectra(Analysis):
         }
 
 
+@on_cpu
 @torch.no_grad()
 def transition_spectra(
     network: nn.Module,

@@ -1,8 +1,11 @@
 """Which calls the Triton kernels compute, and how they are launched; imports no Triton."""
 
 import os
+import sysconfig
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
+from shutil import which
 from typing import Any
 
 import torch
@@ -26,7 +29,20 @@ def _why_unavailable() -> str | None:
         return "it needs an NVIDIA GPU, and this machine has none"
     if find_spec("triton") is None:
         return "Triton is not installed: pip install triton (CUDA builds of torch bring it)"
+    if not _INTERPRETED and not _has_compiler():
+        return (
+            "Triton needs a C compiler (the variable CC, gcc or clang) and Python.h, which Debian "
+            "has in python3-dev"
+        )
     return None
+
+
+def _has_compiler() -> bool:
+    """Whether Triton can compile the function that launches a kernel."""
+    compiler = os.environ.get("CC") or which("gcc") or which("clang")
+    # Triton looks there, also where Debian installs packages elsewhere
+    header = Path(sysconfig.get_path("include", "posix_prefix"), "Python.h")
+    return compiler is not None and header.is_file()
 
 
 # asked once: torch.compile cannot trace it
