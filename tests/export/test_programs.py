@@ -30,7 +30,7 @@ from eigenrnn import (
     ScoRNN,
     SequenceModel,
 )
-from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, ScaledCayley
+from eigenrnn.constraints import Dale, Exponential, LowRank, Masked, NeumannCayley, ScaledCayley
 from eigenrnn.export import export_model, to_c
 from eigenrnn.ops.dispatch import use_backend
 
@@ -375,16 +375,18 @@ def test_an_exported_program_keeps_the_operator_of_a_forced_backend():
     )
 
 
-def test_a_program_exported_in_training_mode_trains_the_raw_parameters():
-    layer = RNN(M, N, nonlinearity="tanh")
+@pytest.mark.parametrize("constraint", [ScaledCayley, NeumannCayley])
+def test_a_program_exported_in_training_mode_trains_the_raw_parameters(constraint):
+    layer = RNN(M, N, nonlinearity="tanh", constraint=constraint)
     program = torch.export.export(Each(layer), (batch(5, 4),)).module()
     loss = sum(each.square().sum() for each in program(batch(5, 4)))
     (gradient,) = torch.autograd.grad(
         loss, [p for n, p in program.named_parameters() if "raw" in n]
     )
     expected = sum(each.square().sum() for each in Each(layer)(batch(5, 4)))
-    (other,) = torch.autograd.grad(expected, layer.directions[0].constraint.raw)
+    (other,) = torch.autograd.grad(expected, layer.directions[0].constraint.parameters())
     torch.testing.assert_close(gradient, other)
+    torch.testing.assert_close(loss, expected)
 
 
 def test_torch_export_refuses_packed_sequences():

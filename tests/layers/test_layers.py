@@ -14,7 +14,7 @@ from torch.utils._pytree import tree_leaves
 
 from cases import ELMAN, NAMED, OURS
 from draws import stream
-from eigenrnn import EURNN, ExpRNN, ScoRNN
+from eigenrnn import ENRNN, EURNN, NCGRU, DtrivRNN, ExpRNN, ScoRNN
 from eigenrnn.constraints import Exponential, FourierProduct, ScaledCayley, Unconstrained
 from eigenrnn.constraints.diagonal import AbstractDiagonal
 from eigenrnn.init import (
@@ -414,6 +414,26 @@ def test_models_stacked_under_vmap_equal_each_model_alone():
     got = torch.func.vmap(run)(*stacked)
     expected = torch.stack([layer(x)[0] for layer in layers])
     torch.testing.assert_close(got, expected, **near(torch.float64))
+
+
+@pytest.mark.parametrize("make", [ENRNN, NCGRU, ScoRNN, DtrivRNN])
+def test_a_skeleton_on_the_meta_device_computes_with_the_state_of_each_model(make):
+    layers = [make(M, N, generator=stream(seed)) for seed in (1, 2)]
+    x = normal(T, B, M)
+    for layer in layers:
+        optimiser = torch.optim.SGD(layer.parameters(), lr=0.03)
+        layer(x)[0].square().sum().backward()
+        optimiser.step()
+    skeleton = copy.deepcopy(layers[0]).to("meta")
+    expected = torch.stack([layer(x)[0] for layer in layers])
+
+    def run(parameters, buffers):
+        return torch.func.functional_call(skeleton, (parameters, buffers), (x,))[0]
+
+    got = torch.func.vmap(run)(*torch.func.stack_module_state(layers))
+    torch.testing.assert_close(got, expected, **near(torch.float32))
+    alone = [run(dict(v.named_parameters()), dict(v.named_buffers())) for v in layers]
+    torch.testing.assert_close(torch.stack(alone), expected, **near(torch.float32))
 
 
 @each_of_ours

@@ -393,6 +393,21 @@ def test_a_changed_weight_is_used_at_once(make, change):
     assert (got - before).abs().max() > 1e-3
 
 
+@pytest.mark.parametrize("kind", ["SGD", "Adam", "AdamW", "Adagrad"])
+def test_a_step_of_a_fused_optimiser_is_used_at_once(kind):
+    model = seeded(SequenceModel, frozen(), 4)
+    stream, x = Stream(model), inputs(model.layer)
+    stream(x[0])
+    trained = [*model.head.parameters(), model.layer.directions[0].weight_ih]
+    optimiser = getattr(torch.optim, kind)(trained, lr=0.1, fused=True)
+    model(x[:, None])[0].square().sum().backward()
+    optimiser.step()
+    stream.reset()
+    got = torch.stack([stream(x_t) for x_t in x])
+    expected = model(x[:, None])[:, 0]
+    torch.testing.assert_close(got, expected.detach(), rtol=0, atol=tol(x.dtype, N))
+
+
 @needs_kernels
 def test_a_changed_head_is_used_at_once():
     model = seeded(SequenceModel, frozen(), 4)

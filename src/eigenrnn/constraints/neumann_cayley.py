@@ -19,7 +19,7 @@ from eigenrnn.linalg import (
     strictly_lower,
     tol,
 )
-from eigenrnn.tracing import is_dual, is_traced, under_transform
+from eigenrnn.tracing import is_dual, is_exporting, is_traced, under_transform
 
 __all__ = ["NeumannCayley"]
 
@@ -147,7 +147,12 @@ class NeumannCayley(Constraint):
         if under_transform() or is_dual(raw):
             return _exact(raw, signs)[1]
         find = _traced_current if is_traced() or raw.is_meta else _current
-        inverse, W = find(raw.detach(), self.known_copy, self.inverse, self.matrix, signs)
+        # a copy on the meta device gets the state of another network, but not its plain tensors
+        known = self.known_copy if self.known_copy.device == raw.device else self.known
+        inverse, W = find(raw.detach(), known, self.inverse, self.matrix, signs)
+        if is_exporting():  # a program records no backward pass: add zero, but the gradient
+            _, exact = _exact(raw, signs)
+            return W + (exact - exact.detach())
         return cast("Tensor", _NeumannMatrix.apply(raw, inverse, W, signs))
 
     def _assign(self, W: Tensor) -> None:

@@ -124,9 +124,9 @@ class SpectralRadius(Constraint):
     def _matrix(self) -> Tensor:
         T = self.raw
         fixed = self.raw.detach()
-        rho, right, left = spectral_radius_factors(
-            fixed, self.seen_copy, self.rho, self.right, self.left
-        )
+        # a copy on the meta device gets the state of another network, but not its plain tensors
+        seen = self.seen_copy if self.seen_copy.device == fixed.device else self.seen
+        rho, right, left = spectral_radius_factors(fixed, seen, self.rho, self.right, self.left)
         if under_transform() or is_dual(T) or is_traced():
             rho = rho + (left * ((T - fixed) @ right)).sum()  # adds zero, but the gradient of rho
         else:

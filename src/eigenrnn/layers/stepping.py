@@ -2,11 +2,14 @@
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils import parametrize
+from torch.optim import Optimizer
+from torch.optim.optimizer import register_optimizer_step_post_hook
 
 from eigenrnn.kernels import NUMBERS, kernels
 from eigenrnn.ops.compiled import make_stepper
@@ -24,7 +27,8 @@ class Snapshot:
     """The weights of a frozen layer, and of a head, packed for the kernels at one moment.
 
     A snapshot never changes. Its steps stop once a weight that it was taken of is replaced or
-    written to. Only a write through `.data`, which torch does not record, goes unnoticed.
+    written to. Only a write through `.data` or an array of NumPy that shares the memory, which
+    torch does not record, goes unnoticed.
 
     Args:
         stack: The packed weights, a `StepperStack` of the kernels.
@@ -117,6 +121,7 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         K, N = head.weight.shape
         last = make_stepper("head", {"V": head.weight, "d": head.bias}, {"K": K, "N": N})
         output_size = head.out_features
+    _count_fused_writes()
     stack = kernels.StepperStack(steppers, last, dtype == torch.float64, notes, empty)
     if not stack.unchanged():
         return None
@@ -130,6 +135,19 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         output_size=output_size,
         knows_gaps=stack.knows_gaps,
     )
+
+
+@cache
+def _count_fused_writes() -> None:
+    """Let torch count the writes of fused optimisers too, which its own kernels leave out."""
+    register_optimizer_step_post_hook(_after_step)
+
+
+def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
+    for group in optimiser.param_groups:
+        if group.get("fused"):
+            written = [parameter for parameter in group["params"] if parameter.grad is not None]
+            torch.autograd.graph.increment_version(written)
 
 
 def can_read(
