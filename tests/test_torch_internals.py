@@ -9,6 +9,7 @@ import pytest
 import torch
 from torch import nn
 from torch.autograd import forward_ad
+from torch.nn.utils import parametrizations, prune
 from torch.utils.flop_counter import FlopCounterMode
 
 import eigenrnn
@@ -261,6 +262,26 @@ def test_the_first_tensor_of_a_copy_without_parameters_is_an_attribute_and_else_
     assert torch_internals.first_tensor(copied) is copied[0].weight
     norm = nn.BatchNorm1d(2, affine=False)
     assert torch_internals.first_tensor(norm) is norm.running_mean
+
+
+COMPUTED = {
+    "prune": lambda module: prune.l1_unstructured(module, "weight", amount=0.5),
+    "norm": lambda module: nn.utils.weight_norm(module, "weight"),
+    "parametrisation": lambda module: parametrizations.weight_norm(module, "weight"),
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*weight_norm. is deprecated:FutureWarning")
+@pytest.mark.parametrize("way", COMPUTED)
+def test_a_weight_that_is_computed_from_others_is_found(way):
+    module = nn.Sequential(nn.Linear(2, 3))
+    torch_internals.check_own_weights(module)
+    COMPUTED[way](module[0])
+    with pytest.raises(ValueError, match="got weight that is computed from others"):
+        torch_internals.check_own_weights(module)
+    assert torch_internals.hooked_weights(module[0]) == (
+        [] if way == "parametrisation" else ["weight"]
+    )
 
 
 def test_hooks_are_found_by_kind():

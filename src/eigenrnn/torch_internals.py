@@ -6,12 +6,13 @@ torch gives a name another meaning.
 
 from collections.abc import Callable
 from itertools import chain
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import torch
 from torch import Tensor, nn
 from torch._subclasses.fake_tensor import FakeTensor
 from torch.autograd import forward_ad
+from torch.nn.utils import parametrize
 from torch.utils._python_dispatch import TorchDispatchMode
 
 # ruff: noqa: SLF001
@@ -20,6 +21,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 __all__ = [
     "DrawFrom",
     "autocast_is_active",
+    "check_own_weights",
     "constant_while_compiling",
     "contents",
     "first_tensor",
@@ -28,6 +30,7 @@ __all__ = [
     "graph_is_kept",
     "has_dispatch_mode",
     "has_own_forward",
+    "hooked_weights",
     "hooks_of_call",
     "is_eager",
     "is_exporting",
@@ -179,6 +182,36 @@ def first_tensor(module: nn.Module) -> Tensor:
     attributes = (value for part in parts for value in vars(part).values())
     others = (value for value in attributes if isinstance(value, Tensor))
     return next(chain(module.parameters(), others, module.buffers()))
+
+
+def hooked_weights(module: nn.Module) -> list[str]:
+    """Return the names of weights that a hook computes from others before each call.
+
+    Pruning and the older norms of `torch.nn.utils` leave a plain tensor in the place of the
+    parameter. Until the next call it is that of the last one.
+    """
+    # a set may have plain tensors of its own
+    own = getattr(module, "tensor_attributes", ())
+    attributes = vars(module).items()
+    return [name for name, value in attributes if isinstance(value, Tensor) and name not in own]
+
+
+def check_own_weights(module: nn.Module) -> None:
+    """Check that one can write to the weights of a module and of its parts.
+
+    Raises:
+        ValueError: If one of them is computed from others.
+    """
+    for part in module.modules():
+        names = hooked_weights(part)
+        if parametrize.is_parametrized(part):
+            names += list(cast("nn.ModuleDict", part.parametrizations))
+        if names:
+            raise ValueError(
+                f"expected weights that can be written, got {names[0]} that is computed from "
+                "others: first call prune.remove, remove_weight_norm or "
+                "parametrize.remove_parametrizations of torch.nn.utils"
+            )
 
 
 def has_own_forward(module: nn.Module) -> bool:

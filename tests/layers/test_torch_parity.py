@@ -5,11 +5,12 @@ import itertools
 import pytest
 import torch
 from torch import nn
+from torch.nn.utils import parametrizations, prune
 from torch.nn.utils.rnn import PackedSequence, pack_padded_sequence, pad_packed_sequence
 
 from eigenrnn.constraints import ScaledCayley, Unconstrained
 from eigenrnn.errors import NotInSetError
-from eigenrnn.layers import GRU, LSTM, RNN
+from eigenrnn.layers import GRU, LSTM, RNN, ScoRNN
 from eigenrnn.linalg import tol
 from eigenrnn.ops.elman import BACKENDS as ELMAN_BACKENDS
 from eigenrnn.ops.gru import BACKENDS as GRU_BACKENDS
@@ -362,3 +363,48 @@ def test_a_layer_is_unchanged_if_one_matrix_does_not_fit(W):
     with pytest.raises(NotInSetError):
         ours.load_torch(torch_rnn_with_second_matrix(W))
     assert all(torch.equal(value, before[name]) for name, value in ours.state_dict().items())
+
+
+def pruned(layer):
+    weights = getattr(layer, "directions", [layer])[0]
+    name = "weight_ih" if weights is not layer else "weight_ih_l0"
+    prune.l1_unstructured(weights, name, amount=0.5)
+    return layer
+
+
+def normed(layer):
+    parametrizations.weight_norm(layer.directions[0], "weight_ih")
+    return layer
+
+
+@pytest.mark.parametrize("change", [pruned, normed])
+@pytest.mark.parametrize(
+    "write",
+    [
+        lambda layer: layer.load_torch(nn.GRU(M, N)),
+        lambda layer: layer.load_state_dict(nn.GRU(M, N).state_dict()),
+        lambda layer: layer.reset(),
+    ],
+    ids=["load_torch", "load_state_dict", "reset"],
+)
+def test_a_weight_that_is_computed_from_others_is_not_written(change, write):
+    layer = change(GRU(M, N))
+    with pytest.raises(ValueError, match="weight_ih that is computed from others"):
+        write(layer)
+
+
+def test_a_weight_that_waits_for_a_hook_is_not_copied():
+    with pytest.raises(ValueError, match="got weight_ih that a hook computes"):
+        pruned(GRU(M, N)).to_torch()
+    with pytest.raises(ValueError, match="got weight_ih_l0 that a hook computes"):
+        GRU(M, N).load_torch(pruned(nn.GRU(M, N)))
+    layer = normed(GRU(M, N))  # whose weight is computed when it is read
+    assert torch.equal(layer.to_torch().weight_ih_l0, layer.weight_ih_l0)
+
+
+def test_a_pruned_layer_takes_another_dtype():
+    layer = pruned(ScoRNN(M, N))
+    x = torch.randn(T, B, M)
+    expected, _ = layer(x)
+    output, _ = layer.double()(x.double())
+    torch.testing.assert_close(output, expected.double())

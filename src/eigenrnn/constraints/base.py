@@ -28,6 +28,7 @@ from eigenrnn.linalg import (
 )
 from eigenrnn.torch_internals import (
     autocast_is_active,
+    check_own_weights,
     first_tensor,
 )
 from eigenrnn.tracing import (
@@ -243,9 +244,10 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
     ) -> None:
         """Set the raw parameters so that the module returns W.
 
-        Raises the errors of `check`.
+        Raises the errors of `check`, and a ValueError if a raw parameter is computed from others.
         """
         self.check(W)
+        check_own_weights(self)
         with exact_products(self.device):
             self._assign(W.detach().to(self.device, self.dtype))
 

@@ -17,7 +17,7 @@ from eigenrnn.constraints.whole_numbers import WholeNumbers
 from eigenrnn.init import Initializer
 from eigenrnn.layers.regularisation import NormZoneout
 from eigenrnn.linalg import at_least_float32
-from eigenrnn.torch_internals import hooks_of_call
+from eigenrnn.torch_internals import check_own_weights, hooked_weights, hooks_of_call
 from eigenrnn.tracing import autocasts, check_weights
 
 __all__ = [
@@ -141,7 +141,10 @@ class AbstractDirection(nn.Module, ABC):
         Args:
             generator: The generator that draws them; torch's global one by default.
             others: Initialisers in place of those of the layer, by the name of the weight.
+        Raises:
+            ValueError: If a weight is computed from others, as by pruning.
         """
+        check_own_weights(self)
         self.reset_constants()
         for name, own in self.initializers.items():
             weight = cast("Parameter", getattr(self, name)).detach()
@@ -177,6 +180,9 @@ class AbstractDirection(nn.Module, ABC):
         is_frozen = self.frozen is not None
         self.frozen = None  # torch would make complex numbers real
         super()._apply(fn, recurse)
+        # the checks of an input read them before a hook computes them again
+        for name in hooked_weights(self):
+            setattr(self, name, fn(getattr(self, name)))
         if is_frozen:
             self.freeze()
         return self

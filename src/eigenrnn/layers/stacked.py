@@ -636,6 +636,7 @@ class LikeTorch(Stacked[_D]):
             TypeError: If torch's layer is of another kind.
         """
         torch_weights.check_same_options(self, torch_rnn)
+        torch_weights.check_not_hooked(torch_rnn)
         self.check_torch_form()
         torch_weights.copy_torch_weights(self.all_directions(), torch_rnn)
         return self

@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.regularisation import non_default_options
-from eigenrnn.torch_internals import weight_names
+from eigenrnn.torch_internals import check_own_weights, hooked_weights, weight_names
 
 __all__ = [
     "CELL_NAMES",
+    "check_not_hooked",
     "check_same_options",
     "convert",
     "copy_torch_weights",
@@ -91,7 +92,8 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
     `load_state_dict` calls it for each layer before it reads the state.
 
     Raises:
-        ValueError: If names or shapes differ from those of a torch layer of this size.
+        ValueError: If names or shapes differ from those of a torch layer of this size, or a weight
+            of ours is computed from others, as by pruning.
         NotInSetError: If a recurrent matrix is not in the set of its constraint.
     """
     found: dict[str, Any] = {}
@@ -105,6 +107,7 @@ def translate(layer: Any, state: dict[str, Any], prefix: str, *_arguments: objec
     got = {name: tuple(value.shape) for name, value in found.items()}
     if got != expected:
         raise ValueError(f"expected weights of the shapes {expected}, got {got}")
+    check_own_weights(layer)
     # into a copy: the layer itself changes only when torch loads the state
     loaded = copy.deepcopy(layer)
     if loaded.all_directions()[0].weight_ih.is_meta:  # a matrix cannot be assigned there
@@ -149,6 +152,20 @@ def check_same_options(layer: Any, torch_rnn: nn.RNNBase) -> None:
         raise ValueError(f"expected a layer without {name}, as {expected_kind}, got {value!r}")
 
 
+def check_not_hooked(layer: nn.Module) -> None:
+    """Check that no weight waits for a hook, which computes it with the next call.
+
+    Raises:
+        ValueError: If one does.
+    """
+    for part in layer.modules():
+        for name in hooked_weights(part):
+            raise ValueError(
+                f"expected a layer without pruning and norms, got {name} that a hook computes: "
+                "first call prune.remove or remove_weight_norm of torch.nn.utils"
+            )
+
+
 @torch.no_grad()
 def copy_torch_weights(
     directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase | nn.RNNCellBase
@@ -179,8 +196,11 @@ def load_weights(
     """Load weights by torch's names; change nothing if a matrix is not in its set.
 
     Raises:
+        ValueError: If a weight is computed from others, as by pruning.
         NotInSetError: If a recurrent matrix is not in the set of its constraint.
     """
+    for direction in directions:
+        check_own_weights(direction)
     size = directions[0].hidden_size
     matrices = [weights[f"weight_hh_{suffix}"].split(size) for suffix in suffixes]
     for direction, gate_matrices in zip(directions, matrices, strict=True):
@@ -203,8 +223,10 @@ def convert(layer: Any) -> Any:
     Args:
         layer: An `RNN`, `GRU` or `LSTM` whose options torch's layer has.
     Raises:
-        ValueError: If the layer has an option that torch's layer lacks.
+        ValueError: If the layer has an option that torch's layer lacks, or a hook computes a
+            weight.
     """
+    check_not_hooked(layer)
     kind = layer.torch_kind
     name = f"torch.nn.{kind.__name__}"
     missing = [*non_default_options(layer)]
