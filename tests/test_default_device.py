@@ -52,6 +52,14 @@ def test_an_analysis_does_not_depend_on_the_default_device(analyse, request):
     assert analyse(examined) == expected
 
 
+def test_a_layer_takes_lengths_and_shows_its_spectrum(request):
+    layer = network()
+    expected, numbers = layer(X, lengths=[4])[0], repr(analysis.spectrum(layer))
+    request.getfixturevalue("elsewhere")
+    assert torch.equal(layer(X, lengths=[4])[0], expected)
+    assert repr(analysis.spectrum(layer)) == numbers
+
+
 def test_estimators_train_and_predict_on_the_cpu(request):
     rng = np.random.default_rng(0)
     y = np.repeat([0, 1], 10)

@@ -116,12 +116,20 @@ def test_the_rebuilt_model_has_the_recorded_loss(run):
     assert loss == pytest.approx(reported, rel=1e-6)
 
 
-def test_the_best_model_is_loaded_or_else_the_last(run):
+def test_the_best_model_is_loaded_which_the_last_checkpoint_holds_too(run):
     folder = run(f"{TINY} --eval_every 2 --lr 1")
-    steps = {name: checkpoint.load(folder / name) for name in ("best.pt", "last.pt")}
-    assert load(folder).step == steps["best.pt"]["step"]
+    best = checkpoint.load(folder / "best.pt")
+    assert load(folder).step == best["step"] < 4
     (folder / "best.pt").unlink()
-    assert load(folder).step == 4
+    found = load(folder)
+    assert found.step == best["step"]
+    assert same(found.model, best["model"])
+
+
+def test_without_evaluations_the_last_model_is_loaded(run):
+    folder = run(f"{TINY} --lr 1")
+    last = checkpoint.load(folder / "last.pt")
+    assert load(folder).step == last["state"]["step"]
 
 
 @pytest.mark.parametrize("name", ["best.pt", "last.pt"])

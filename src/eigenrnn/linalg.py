@@ -155,7 +155,8 @@ def check_finite(
     Raises:
         ValueError: If the matrix has any.
     """
-    lost = int((~torch.as_tensor(matrix).isfinite()).sum())
+    values = matrix if isinstance(matrix, Tensor) else torch.from_numpy(matrix)
+    lost = int((~values.isfinite()).sum())
     if lost:
         count = math.prod(matrix.shape)
         raise ValueError(f"expected finite numbers in {name}, got {lost} of {count} that are not")

@@ -114,7 +114,7 @@ def load(
             if run.state == "diverged":
                 raise ValueError(f"{folder} diverged before its first checkpoint: {run.message}")
             raise ValueError(f"{folder} has no checkpoint yet: continue the run with --resume")
-    weights, step = files.read_weights(file)
+    weights, step = files.read_weights(path if path.suffix == ".pt" else None)
     preprocessing = files.read_preprocessing()
     try:
         row: Row | None = None

@@ -1,5 +1,6 @@
 """Interrupted runs, once resumed, equal uninterrupted ones."""
 
+import hashlib
 import io
 import random
 import signal
@@ -374,6 +375,17 @@ def test_another_text_does_not_resume(tmp_path):
         train(6, resume=True)
     file.write_text(text)
     assert train(6, resume=True).steps == 6
+
+
+def test_a_text_in_the_home_folder_has_its_checksum_stored(tmp_path, monkeypatch):
+    monkeypatch.setenv("HOME", str(tmp_path))
+    file = tmp_path / "my.txt"
+    file.write_text("the quick brown fox jumps over the lazy dog. " * 300)
+    task = Text("~/my.txt", window=10)
+    network = LanguageModel(task.preprocessing.vocabulary, 6, [nn.RNN(6, 6)])
+    settings = small_settings(2, batch_size=2)
+    run = small_fit(tmp_path / "run", settings, task=task, model=network)
+    assert run.sha256["path"] == hashlib.sha256(file.read_bytes()).hexdigest()
 
 
 def test_a_run_that_patience_ended_takes_no_further_step(tmp_path):

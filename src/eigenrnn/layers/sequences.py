@@ -38,7 +38,8 @@ def as_lengths(lengths: Lengths) -> Tensor | None:  # (B,)
         return None
     if isinstance(lengths, np.ndarray):
         lengths = as_numpy(lengths, "lengths")
-    lengths = torch.as_tensor(lengths)
+    if not isinstance(lengths, Tensor):
+        lengths = torch.as_tensor(lengths, device="cpu")  # whatever torch's default device is
     if not lengths.numel():  # an empty list is one of floats to torch
         return lengths.long()
     if lengths.is_floating_point() or lengths.is_complex() or lengths.dtype == torch.bool:

@@ -408,8 +408,14 @@ def _open(out: Path, description: Mapping[str, Any], *, resume: bool) -> None:
         RunExistsError: If the folder holds runs that are not to be resumed.
     """
     file = out / "sweep.json"
+    has_runs = any(out.glob("**/run.json"))
+    if resume and has_runs and not file.exists():
+        raise RunExistsError(
+            f"{out} holds runs, but no sweep.json: they are of no sweep; choose another folder "
+            "with --out"
+        )
     if not resume or not file.exists():
-        if file.exists() or any(out.glob("**/run.json")):
+        if file.exists() or has_runs:
             raise RunExistsError(
                 f"{out} already holds runs: resume a sweep with resume=True (on the command line: "
                 "--resume), or choose another folder with --out"

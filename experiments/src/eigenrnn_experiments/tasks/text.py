@@ -248,8 +248,7 @@ class CharPTB(NextSymbol):
         Mikolov et al., 2012, http://www.fit.vutbr.cz/~imikolov/rnnlm/char.pdf; the windows of Kerg
         et al., NeurIPS 2019, Merity, Keskar and Socher, ICLR 2018, and Mhammedi et al., ICML 2017
         (departures: random lengths are scaled to fill the text, see
-        `eigenrnn_experiments.tasks.text.random_windows`; lines of one character, which
-        have no target, are left out).
+        `eigenrnn_experiments.tasks.text.random_windows`).
 
     Example:
         >>> CharPTB.nnrnn(300).vocabulary

@@ -187,8 +187,9 @@ def _begun_run(model: nn.Module, task: Task, settings: Settings, **known: Any) -
     path = getattr(task, "path", None)
     if isinstance(path, str | Path):
         files["path"] = str(path)
-        if Path(path).is_file():
-            with Path(path).open("rb") as file:
+        text = Path(path).expanduser()
+        if text.is_file():
+            with text.open("rb") as file:
                 sha256["path"] = hashlib.file_digest(file, "sha256").hexdigest()
     run = Run(
         **known,

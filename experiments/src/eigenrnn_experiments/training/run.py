@@ -465,8 +465,8 @@ class RunFolder:
         """Read the weights of a checkpoint, and the number of steps before it.
 
         Args:
-            file: The checkpoint. By default it is that of the best evaluation, or the last one of
-                a run without any.
+            file: The checkpoint. By default it is that of the best evaluation, which the last one
+                holds too, or the last one of a run without any.
         Raises:
             CheckpointError: If there is no checkpoint, or it is damaged.
         """
@@ -476,6 +476,8 @@ class RunFolder:
         elif self.best.exists():
             path = self.best
         state = checkpoint.load(path)
+        if file is None and state.get("best") is not None:
+            state = state["best"]
         if "train_step" in state:
             return state["train_step"]["model"], int(state["state"]["step"])
         return state["model"], int(state["step"])
