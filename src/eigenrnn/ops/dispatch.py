@@ -195,8 +195,8 @@ _forced = _Forced()
 def use_backend(name: str | None) -> Generator[None]:
     """Force a backend for every recurrence inside the block; None restores automatic choice.
 
-    The block affects only the thread that enters it. On a GPU, what checkpointing computes again runs
-    in a thread of autograd: name the backend by the argument there. The environment variable
+    The block affects only the thread that enters it. On a GPU, what checkpointing computes again
+    runs in a thread of autograd: name the backend by the argument there. The environment variable
     ``EIGENRNN_BACKEND`` forces a backend for the whole process, and the argument `backend` of a
     layer or an op for one call. An argument overrides a block, and a block overrides the variable.
     Set the variable before the first call: steps of frozen layers and streams read it once.
