@@ -101,12 +101,11 @@ def in_full_precision(device: torch.device) -> AbstractContextManager[None]:
 @contextmanager
 def exact_products(device: torch.device) -> Generator[None]:
     """Multiply without autocast, and float32 numbers as they are, whatever the switches say."""
-    if not autocasts(device.type):
-        with in_full_precision(device):
-            yield
-    else:
-        with torch.autocast(device.type, enabled=False), in_full_precision(device):
-            yield
+    without_autocast: AbstractContextManager[Any] = nullcontext()
+    if autocasts(device.type):
+        without_autocast = torch.autocast(device.type, enabled=False)
+    with without_autocast, in_full_precision(device):
+        yield
 
 
 @contextmanager

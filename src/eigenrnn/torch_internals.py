@@ -5,7 +5,6 @@ torch gives a name another meaning.
 """
 
 from collections.abc import Callable
-from itertools import chain
 from typing import Any, TypeVar, cast
 
 import torch
@@ -168,7 +167,7 @@ def listed_parts(module: nn.Module, name: str) -> list[Any]:
 
 
 def first_tensor(module: nn.Module) -> Tensor:
-    """Return the first parameter of a module and its parts, or the first other tensor it holds.
+    """Return the first parameter of a module and its parts, or the first other tensor of numbers.
 
     A copy that `torch.nn.DataParallel` makes has no parameters, but tensors as attributes.
 
@@ -178,39 +177,51 @@ def first_tensor(module: nn.Module) -> Tensor:
     for parameter in module._parameters.values():
         if parameter is not None:
             return parameter
-    parts = list(module.modules())
-    attributes = (value for part in parts for value in vars(part).values())
-    others = (value for value in attributes if isinstance(value, Tensor))
-    return next(chain(module.parameters(), others, module.buffers()))
+    for parameter in module.parameters():
+        return parameter
+    for part in module.modules():
+        # a copy shares these tensors with the original, on whose device they are
+        shared = getattr(part, "tensor_attributes", ())
+        for name, value in vars(part).items():
+            if isinstance(value, Tensor) and value.is_floating_point() and name not in shared:
+                return value
+    return next(buffer for buffer in module.buffers() if buffer.is_floating_point())
 
 
 def hooked_weights(module: nn.Module) -> list[str]:
     """Return the names of weights that a hook computes from others before each call.
 
-    Pruning and the older norms of `torch.nn.utils` leave a plain tensor in the place of the
-    parameter. Until the next call it is that of the last one.
+    Pruning and the older norms of `torch.nn.utils` leave a plain tensor in the place of a weight,
+    and rename its parameter. Between calls the tensor holds the value of the last one.
     """
-    # a set may have plain tensors of its own
-    own = getattr(module, "tensor_attributes", ())
-    attributes = vars(module).items()
-    return [name for name, value in attributes if isinstance(value, Tensor) and name not in own]
+    found: list[str] = []
+    for parameter in module._parameters:
+        for end in ("_orig", "_v"):  # of pruning and `spectral_norm`, and of `weight_norm`
+            name = parameter.removesuffix(end)
+            if name != parameter and isinstance(vars(module).get(name), Tensor):
+                found.append(name)
+    return found
 
 
-def check_own_weights(module: nn.Module) -> None:
-    """Check that one can write to the weights of a module and of its parts.
+def check_own_weights(module: nn.Module, *, written: bool = True) -> None:
+    """Check that the weights of a module and of its parts are parameters of their own.
 
+    Args:
+        module: The module.
+        written: Whether they are written, and not only read: a parametrisation computes a weight
+            when it is read.
     Raises:
         ValueError: If one of them is computed from others.
     """
     for part in module.modules():
         names = hooked_weights(part)
-        if parametrize.is_parametrized(part):
+        if written and parametrize.is_parametrized(part):
             names += list(cast("nn.ModuleDict", part.parametrizations))
         if names:
             raise ValueError(
-                f"expected weights that can be written, got {names[0]} that is computed from "
-                "others: first call prune.remove, remove_weight_norm or "
-                "parametrize.remove_parametrizations of torch.nn.utils"
+                f"expected weights of their own, got {names[0]} that torch.nn.utils computes from "
+                "others: first call prune.remove, remove_weight_norm, remove_spectral_norm or "
+                "parametrize.remove_parametrizations"
             )
 
 

@@ -340,7 +340,7 @@ def _best_of_each(
     residual: Tensor,  # (P,)
     errors: Tensor,  # (P,)
 ) -> list[int]:
-    """Return the numbers of the points without those that may be a better one."""
+    """Return the places of the points; of those that may be the same, only the best."""
     kept: list[int] = []
     for i in residual.argsort(stable=True).tolist():
         reach = (errors[kept] + errors[i]) * (1 + h[i].norm())

@@ -233,7 +233,7 @@ class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
         # entering a block would cost as much as a small product
         if not is_cast and not (rounds and rounds_products(device)):
             return self._matrix()
-        # in two blocks, which torch.compile can trace
+        # torch.compile can trace these two, but not `exact_products`
         with torch.autocast(device.type, enabled=False), in_full_precision(device):
             return self._matrix()
 

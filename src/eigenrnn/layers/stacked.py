@@ -46,7 +46,7 @@ from eigenrnn.linalg import check_finite, orthogonality_error, wide_default_dtyp
 from eigenrnn.ops import explain
 from eigenrnn.ops.dispatch import Backend, Call, choose, exports_scan, forced
 from eigenrnn.ops.norm_zoneout import check_zoneout_rate
-from eigenrnn.torch_internals import listed_parts
+from eigenrnn.torch_internals import check_own_weights, listed_parts
 from eigenrnn.tracing import is_exporting
 
 __all__ = ["Layer", "LikeTorch", "Stacked"]
@@ -631,12 +631,13 @@ class LikeTorch(Stacked[_D]):
 
         Raises:
             ValueError: If sizes, layers, directions, nonlinearity, biases or the recurrence
-                differ, this layer has LayerNorm or zoneout, or torch's layer projects its states.
+                differ, this layer has LayerNorm or zoneout, torch's layer projects its states, or
+                a weight of one of them is pruned.
             NotInSetError: If a recurrent matrix is not in the set of its constraint.
             TypeError: If torch's layer is of another kind.
         """
         torch_weights.check_same_options(self, torch_rnn)
-        torch_weights.check_not_hooked(torch_rnn)
+        check_own_weights(torch_rnn, written=False)
         self.check_torch_form()
         torch_weights.copy_torch_weights(self.all_directions(), torch_rnn)
         return self

@@ -10,6 +10,7 @@ from torch import Tensor, nn
 from torch.nn.utils import parametrize
 from torch.optim import Optimizer
 from torch.optim.optimizer import register_optimizer_step_post_hook
+from torch.utils.weak import WeakTensorKeyDictionary
 
 from eigenrnn.kernels import NUMBERS, kernels
 from eigenrnn.ops.compiled import make_stepper
@@ -18,6 +19,9 @@ from eigenrnn.torch_internals import contents, hooks_of_call, write_count
 from eigenrnn.tracing import are_plain, is_eager
 
 __all__ = ["LatestSnapshot", "Snapshot", "addresses", "can_read", "take_snapshot"]
+
+_packed = WeakTensorKeyDictionary()
+"""The weights of all snapshots, so that other modules do not notice the hook for them."""
 
 _LARGE_STEP = 1 << 20  # multiply-adds from which several threads share the sequences of a step
 
@@ -121,6 +125,8 @@ def take_snapshot(layer: Any, head: nn.Module | None = None) -> Snapshot | None:
         K, N = head.weight.shape
         last = make_stepper("head", {"V": head.weight, "d": head.bias}, {"K": K, "N": N})
         output_size = head.out_features
+    for weight in weights:
+        _packed[weight] = True
     _count_fused_writes()
     stack = kernels.StepperStack(steppers, last, dtype == torch.float64, notes, empty)
     if not stack.unchanged():
@@ -144,9 +150,11 @@ def _count_fused_writes() -> None:
 
 
 def _after_step(optimiser: Optimizer, _args: Any, _kwargs: Any) -> None:
+    if getattr(optimiser, "found_inf", None):
+        return  # a gradient scaler made a fused optimiser skip this step
     for group in optimiser.param_groups:
         if group.get("fused"):
-            written = [parameter for parameter in group["params"] if parameter.grad is not None]
+            written = [p for p in group["params"] if p.grad is not None and p in _packed]
             torch.autograd.graph.increment_version(written)
 
 

@@ -11,11 +11,10 @@ from torch import Tensor, nn
 
 from eigenrnn.layers.direction import AbstractDirection
 from eigenrnn.layers.regularisation import non_default_options
-from eigenrnn.torch_internals import check_own_weights, hooked_weights, weight_names
+from eigenrnn.torch_internals import check_own_weights, weight_names
 
 __all__ = [
     "CELL_NAMES",
-    "check_not_hooked",
     "check_same_options",
     "convert",
     "copy_torch_weights",
@@ -152,20 +151,6 @@ def check_same_options(layer: Any, torch_rnn: nn.RNNBase) -> None:
         raise ValueError(f"expected a layer without {name}, as {expected_kind}, got {value!r}")
 
 
-def check_not_hooked(layer: nn.Module) -> None:
-    """Check that no weight waits for a hook, which computes it with the next call.
-
-    Raises:
-        ValueError: If one does.
-    """
-    for part in layer.modules():
-        for name in hooked_weights(part):
-            raise ValueError(
-                f"expected a layer without pruning and norms, got {name} that a hook computes: "
-                "first call prune.remove or remove_weight_norm of torch.nn.utils"
-            )
-
-
 @torch.no_grad()
 def copy_torch_weights(
     directions: Sequence[AbstractDirection], torch_rnn: nn.RNNBase | nn.RNNCellBase
@@ -226,7 +211,7 @@ def convert(layer: Any) -> Any:
         ValueError: If the layer has an option that torch's layer lacks, or a hook computes a
             weight.
     """
-    check_not_hooked(layer)
+    check_own_weights(layer, written=False)
     kind = layer.torch_kind
     name = f"torch.nn.{kind.__name__}"
     missing = [*non_default_options(layer)]
