@@ -32,6 +32,8 @@ HALVING = steps_between(0.9, 0.5)
 
 
 POINTS = tuple(f"lr={rate} clip={norm}" for rate in (0.0003, 0.001, 0.003) for norm in (0, 1))
+CLIPPED = "lr=0.001 clip=1"
+OTHER_POINTS = tuple(point for point in POINTS if point != CLIPPED)
 MORE_SEQUENCES = "full-capacity uRNN 128 T=2000, 100,000 sequences"
 
 
@@ -65,7 +67,9 @@ URNN_2000 = copying(
     2000,
     arms=(
         *arms("copying", MORE_SEQUENCES, ("lr=0.001 clip=0",)),
-        *arms("copying", "full-capacity uRNN 128 T=2000"),
+        *arms("copying", "full-capacity uRNN 128 T=2000", OTHER_POINTS),
+        # the one that trains
+        *arms("copying", "full-capacity uRNN 128 T=2000", (CLIPPED,), THREE_SEEDS),
     ),
 )
 LSTM_IN_ORDER = pixels("LSTM 128", "table1", arms=arms("pixels", "LSTM 128", least=TWENTY_EPOCHS))
@@ -141,28 +145,31 @@ CLAIMS = (
             at_most(URNN_2000, 90, LOSS),
             less(URNN_2000, SCORNN_2000, FALLS),
         ),
-        changed="2026-11-28T14:10:00+00:00",
+        changed="2026-12-01T14:20:00+00:00",
         verdict="partly",
         before="fails",
-        why="what it says of scoRNN holds; our uRNN does not train, neither at its authors' rate "
-        "of 1e-3 nor, from one seed each, at 3e-3 with clipping, with which it learns to add, and "
-        "without",
+        why="what it says of scoRNN holds. Our uRNN does not train at its authors' rate of 1e-3, "
+        "nor at 3e-3; at 1e-3 with clipping, of which the paper says nothing, it solves the task "
+        "(one seed)",
         seen="scoRNN falls below 90 % of the chance level after {scornn} updates, touches 10 % "
-        "{falls} updates later, and ends at {end} %. The full-capacity uRNN {never} falls: it "
-        "ends at {urnn} %, which says nothing of the paper's.",
+        "{falls} updates later, and ends at {end} %. The full-capacity uRNN, at the best of its "
+        "rates, falls below 90 % after {leaves}, touches 10 % {urnn_falls} updates later, and "
+        "ends at {urnn} %.",
         numbers={
             "scornn": Median("300", SCORNN_2000, LEAVES_CHANCE),
             "falls": Median("3,850", SCORNN_2000, FALLS),
             "end": Median("12.5", SCORNN_2000, LOSS),
-            "never": Median("never", URNN_2000, LEAVES_CHANCE),
-            "urnn": Median("100.0", URNN_2000, LOSS),
+            "leaves": Median("450", URNN_2000, LEAVES_CHANCE),
+            "urnn_falls": Median("250", URNN_2000, FALLS),
+            "urnn": Median("0.00000009", URNN_2000, LOSS),
         },
-        tried="Our full-capacity uRNN solves a delay of 1000, and stays at the chance level with "
-        "2000 for all 10,000 updates. In a training loop written separately, with RMSprop as in "
-        "the authors' code, it stayed there too (one seed, not archived), and so it does at 3e-3 "
-        "with clipping; without, it ends above it. 1e-3 with clipping, 3e-4, and 100,000 training "
+        tried="Our full-capacity uRNN solves a delay of 1000. With 2000 it stays at the chance "
+        "level for all 10,000 updates at its authors' rate of 1e-3 (three seeds, and a fourth in "
+        "a training loop written separately, with RMSprop as in the authors' code, not archived) "
+        "and at 3e-3 with clipping (one seed); at 3e-3 without, it ends above it. At 1e-3 with "
+        "clipping it trains, from one seed. Two more seeds of that, 3e-4, and 100,000 training "
         "sequences in place of 20,000 are planned.",
-        hours=4.7,
+        hours=4.5,
     ),
     Claim(
         id="scornn-adding",
