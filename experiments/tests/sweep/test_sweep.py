@@ -25,6 +25,7 @@ from eigenrnn_experiments.recipes import reproduce
 from eigenrnn_experiments.recipes.comparison import compare
 from eigenrnn_experiments.recipes.reproduce import train
 from eigenrnn_experiments.registry import RECIPES
+from eigenrnn_experiments.sweep.run import _open
 from eigenrnn_experiments.training import Callback, RunFolder, runs
 from eigenrnn_experiments.training.run import locked
 from training_run import QUIET, one_thread
@@ -356,3 +357,13 @@ def test_a_sweep_of_a_recipe_has_the_summary_of_reproduce(tmp_path):
     assert {len(each.values) for each in swept} == {2}
     for run in (tmp_path / "out").glob("**/seed-*"):
         assert load(run).settings.steps == 30
+
+
+def test_runs_of_no_sweep_are_not_resumed(tmp_path):
+    run = tmp_path / "run" / "run.json"
+    run.parent.mkdir()
+    run.write_text("{}")
+    with pytest.raises(RunExistsError, match=r"holds runs but no sweep\.json"):
+        _open(tmp_path, {}, resume=True)
+    with pytest.raises(RunExistsError, match="already holds runs"):
+        _open(tmp_path, {}, resume=False)

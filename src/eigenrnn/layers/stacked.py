@@ -637,6 +637,7 @@ class LikeTorch(Stacked[_D]):
             TypeError: If torch's layer is of another kind.
         """
         torch_weights.check_same_options(self, torch_rnn)
+        check_own_weights(self)
         check_own_weights(torch_rnn, written=False)
         self.check_torch_form()
         torch_weights.copy_torch_weights(self.all_directions(), torch_rnn)

@@ -181,11 +181,8 @@ def load_weights(
     """Load weights by torch's names; change nothing if a matrix is not in its set.
 
     Raises:
-        ValueError: If a weight is computed from others, as by pruning.
         NotInSetError: If a recurrent matrix is not in the set of its constraint.
     """
-    for direction in directions:
-        check_own_weights(direction)
     size = directions[0].hidden_size
     matrices = [weights[f"weight_hh_{suffix}"].split(size) for suffix in suffixes]
     for direction, gate_matrices in zip(directions, matrices, strict=True):

@@ -409,18 +409,17 @@ def _open(out: Path, description: Mapping[str, Any], *, resume: bool) -> None:
     """
     file = out / "sweep.json"
     has_runs = any(out.glob("**/run.json"))
-    if resume and has_runs and not file.exists():
+    if not resume and (file.exists() or has_runs):
         raise RunExistsError(
-            f"{out} holds runs, but no sweep.json: they are of no sweep; choose another folder "
-            "with --out"
+            f"{out} already holds runs: resume a sweep with resume=True (on the command line: "
+            "--resume), or choose another folder with --out"
         )
-    if not resume or not file.exists():
-        if file.exists() or has_runs:
-            raise RunExistsError(
-                f"{out} already holds runs: resume a sweep with resume=True (on the command line: "
-                "--resume), or choose another folder with --out"
-            )
-    else:
+    if has_runs and not file.exists():
+        raise RunExistsError(
+            f"expected the folder of a sweep, got {out}, which holds runs but no sweep.json: "
+            "choose another folder with --out"
+        )
+    if file.exists():
         then = read_json(file)
         for name in {**then, **description}:
             was = then.get(name)
