@@ -7,6 +7,7 @@ import torch
 from eigenrnn.analysis import (
     fisher_memory,
     plot,
+    spectrum,
     trajectory,
 )
 
@@ -52,3 +53,8 @@ def test_logarithmic_colour_bar_has_a_label():
 def test_a_negative_burn_in_is_refused():
     with pytest.raises(ValueError, match="burn_in to be an integer >= 0, got -5"):
         trajectory(torch.nn.GRU(2, 3), torch.zeros(30, 1, 2), burn_in=-5)
+
+
+def test_a_tensor_that_is_negated_lazily_is_its_values():
+    W = torch.tensor([[1 - 2j, 0], [0, 3j]]).conj().imag
+    assert spectrum(W).radius == 3

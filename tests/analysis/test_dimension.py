@@ -97,3 +97,11 @@ def test_table_has_cumulative_shares(measure, tmp_path):
     np.testing.assert_allclose(shares, np.cumsum(result.spectrum) / result.spectrum.sum())
     assert result.headline() == {result.name: result.value}
     assert len(result.save(tmp_path / "shares")[1].read_text().splitlines()) == 1 + 4
+
+
+def test_few_states_of_many_units_have_the_variances_of_their_covariance():
+    states = np.random.default_rng(0).normal(size=(5, 9)) @ np.diag(np.arange(1, 10))
+    expected = np.linalg.eigvalsh(np.cov(states.T))[::-1]
+    result = participation_ratio(states)
+    np.testing.assert_allclose(result.spectrum, expected, atol=1e-12)
+    assert result.value == pytest.approx(expected.sum() ** 2 / (expected**2).sum())

@@ -366,3 +366,10 @@ def test_a_search_that_meets_infinite_numbers_fails_alone(step, expected):
     found = points.points.ravel()
     assert np.isfinite(found).all()
     assert all(np.isclose(expected, point, rtol=1e-6).any() for point in found)
+
+
+def test_the_inputs_of_points_are_not_the_callers_memory():
+    x = torch.zeros(1, 2, dtype=torch.float64)
+    found = fixed_points(torch.nn.RNN(2, 3), x, initial_states=2)
+    x += 7
+    assert not found.inputs.any()

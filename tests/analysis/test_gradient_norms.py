@@ -62,6 +62,26 @@ def test_padding_after_the_end_of_sequences_does_not_matter(layer):
     np.testing.assert_allclose(result.curves["l0"][:4], short.curves["l0"], rtol=1e-12)
 
 
+def squares(outputs):
+    return outputs.square().sum()
+
+
+@pytest.mark.parametrize("bidirectional", [False, True])
+@pytest.mark.parametrize("layer", [RNN, nn.LSTM], ids=["ours", "torch"])
+def test_a_padded_batch_has_the_gradients_of_its_sequences(layer, bidirectional):
+    model = SequenceModel(layer(M, N, 2, bidirectional=bidirectional), 3, "last")
+    x, lengths = normal(T, B, M), [3, T, 2]
+    result = gradient_norms(model, x, squares, lengths=lengths).curves
+    for name, curve in result.items():
+        expected = np.zeros(T)
+        for b, length in enumerate(lengths):
+            alone = gradient_norms(model, x[:length, b : b + 1], squares).curves[name]
+            # in reverse, the padding comes first
+            steps = slice(T - length, T) if name.endswith("reverse") else slice(length)
+            expected[steps] += alone**2
+        np.testing.assert_allclose(curve, np.sqrt(expected), rtol=1e-12)
+
+
 @pytest.mark.parametrize("lengths", [[3, -1, 2], [T + 1, 4, 2]], ids=["below", "above"])
 def test_lengths_have_to_fit(lengths):
     model = SequenceModel(ScoRNN(M, N), 3, "last")

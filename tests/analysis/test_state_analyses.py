@@ -85,6 +85,15 @@ def test_a_linear_line_attractor_has_its_direction_selection_and_time_constants(
     assert found.time_constants[0, 1] == pytest.approx(-1 / math.log(0.8))
 
 
+def test_an_integrator_behind_a_delay_line_selects_all_of_it():
+    W = np.zeros((4, 4))
+    W[[0, 0, 2, 3], [0, 3, 1, 2]] = 1  # 1 -> 2 -> 3 -> 0, which keeps what it gets
+    found = line_attractor(
+        fixed_points(network(W), threshold=1e-10, initial_states=torch.rand(9, 4))
+    )
+    np.testing.assert_allclose(found.selections, [[1, 1, 1, 1]], atol=1e-12)
+
+
 def test_the_selection_vector_predicts_where_a_perturbation_ends():
     W, right, left = line()
     change = np.random.default_rng(3).normal(size=6)
@@ -298,6 +307,12 @@ def test_a_layer_of_torch_is_reduced_like_ours(batch_first):
     np.testing.assert_allclose(found.reduced_states, reduced_model(ours, x, 2).reduced_states)
     W = theirs.weight_hh_l0.detach().numpy()
     np.testing.assert_allclose(found.singular_values, np.linalg.svd(W)[1], rtol=1e-12)
+
+
+def test_a_reduced_model_draws_nothing():
+    state = torch.get_rng_state()
+    reduced_model(network(line()[0]), torch.zeros(4, 2, 2), 2)
+    assert torch.equal(torch.get_rng_state(), state)
 
 
 def test_what_has_no_single_matrix_is_not_reduced():

@@ -147,6 +147,15 @@ def test_a_cell_of_another_library_steps_as_it_does(make, step):
     assert len(lyapunov(cell, inputs(), burn_in=5).exponents) == state_map.state_size
 
 
+def test_a_state_map_of_a_step_keeps_its_matrices_while_a_cell_trains():
+    cell = nn.RNNCell(2, 2).double()
+    before = cell.weight_hh.detach().clone().numpy()
+    state_map = StateMap.from_step(cell, 2, 2, matrices={"hh": cell.weight_hh})
+    with torch.no_grad():
+        cell.weight_hh.mul_(10)
+    np.testing.assert_array_equal(recurrent_matrices(state_map)["hh_l0"], before)
+
+
 def test_fixed_points_of_a_step_are_those_of_its_equation():
     found = fixed_points(
         StateMap.from_step(lambda x, h: torch.tanh(2 * h + x), 1, 1),

@@ -1,5 +1,6 @@
 """The initialisers of Orhan and Pitkow: entries, direction, memory and gates."""
 
+import math
 from functools import partial
 
 import numpy as np
@@ -78,6 +79,27 @@ def test_an_identity_can_be_scaled():
 def test_an_orthogonal_matrix_can_be_scaled():
     Q = filled(orthogonal_, 6, 6, scale=1.04, generator=stream()) / 1.04
     assert orthogonality_error(Q) <= tol(Q.dtype, 6)
+
+
+@pytest.mark.parametrize("shape", [(7, 2), (2, 7), (1, 5), (0, 3)])
+def test_the_shorter_side_of_an_orthogonal_strip_is_orthonormal(shape):
+    strip = filled(orthogonal_, *shape, generator=stream())
+    if shape[0] > shape[1]:
+        strip = strip.T
+    np.testing.assert_allclose(strip @ strip.T, np.eye(len(strip)), atol=1e-14)
+
+
+def test_orthogonal_strips_are_spread_uniformly():
+    generator = stream()
+    draws = torch.stack([filled(orthogonal_, 2, 4, generator=generator) for _ in range(500)])
+    # an entry of a uniform unit vector with four has mean 0 and variance 1 / 4
+    assert draws.mean(0).abs().max() < 4 / 2 / math.sqrt(500)
+    assert (draws.square().mean(0) - 1 / 4).abs().max() < 4 / 2 / math.sqrt(500)
+
+
+def test_a_long_ramp_has_straight_diagonals_in_16_bits():
+    ramp = ramp_(torch.empty(400, 400, dtype=torch.bfloat16))
+    assert all(len(ramp.diagonal(k).unique()) == 1 for k in (-399, -200, -1, 0, 1, 200))
 
 
 def gates_of(module, name):

@@ -104,8 +104,8 @@ def as_array(values: Tensor | ArrayLike, name: str) -> NumberArray:
     if isinstance(values, Tensor):
         check_dense({name: values})
         wide = values.detach().to("cpu", double_precision(values.dtype))
-        # torch conjugates lazily, by a flag that numpy() rejects
-        return wide.resolve_conj().numpy()
+        # torch conjugates and negates lazily, by flags that numpy() rejects
+        return wide.resolve_conj().resolve_neg().numpy()
     array = as_numpy(values, name)
     if np.iscomplexobj(array):
         return array.astype(np.complex128)

@@ -188,6 +188,7 @@ def lyapunov(
     if burn_in is None:
         burn_in = _BURN_IN if h0 is None else 0
     check_not_negative_integer("burn_in", burn_in)
+    check_not_negative_integer("discard", discard)
     path = trajectory(network, x, which, h0, burn_in, nudge=nudge)
     if not bool(path.states[0].isfinite().all()):
         raise ValueError(
@@ -349,11 +350,15 @@ def participation_ratio(
     # of states that do not vary the mean may be rounded, but the difference is exact
     rows = rows - rows[0]
     centred = rows - rows.mean(0)
+    n, N = centred.shape
+    if n < N:  # the products of few states have the same eigenvalues, but for zeros
+        centred = centred.conj().T
     with np.errstate(over="ignore", invalid="ignore"):  # checked next
-        covariance = centred.conj().T @ centred / (len(rows) - 1)
+        covariance = centred.conj().T @ centred / (n - 1)
     check_finite(covariance, "the covariance of the states")
     # rounding can make a zero eigenvalue negative
     variances = np.maximum(np.linalg.eigvalsh(covariance)[::-1], 0)
+    variances = np.pad(variances, (0, N - len(variances)))
     # of shares p = lambda / sum(lambda) the ratio is 1 / sum(p^2)
     shares = _shares(variances)
     squares = float(shares @ shares)

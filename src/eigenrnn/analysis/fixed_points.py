@@ -1,6 +1,7 @@
 """Fixed and slow points of the states, and the line attractors that they form."""
 
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -305,7 +306,7 @@ def fixed_points(
         points=h.numpy()[order],
         speeds=torch.cat(residuals).square().numpy()[order] / 2,
         conditions=number.numpy()[order],
-        inputs=x.numpy(),
+        inputs=x.clone().numpy(),  # not the caller's memory
         jacobians=by_state.numpy()[order],
         input_jacobians=by_input.numpy()[order],
         eigenvalues=eigenvalues[order],
@@ -342,10 +343,16 @@ def _best_of_each(
 ) -> list[int]:
     """Return the places of the points; of those that may be the same, only the best."""
     kept: list[int] = []
+    # room for all: to gather those that are kept for each point takes longer than to compare
+    kept_h = torch.empty_like(h)
+    kept_errors = torch.empty_like(errors)
     for i in residual.argsort(stable=True).tolist():
-        reach = (errors[kept] + errors[i]) * (1 + h[i].norm())
-        near = (h[kept] - h[i]).norm(dim=1) <= reach
+        n = len(kept)
+        reach = (kept_errors[:n] + errors[i]) * (1 + h[i].norm())
+        near = (kept_h[:n] - h[i]).norm(dim=1) <= reach
         if not bool(near.any()):
+            kept_h[n] = h[i]
+            kept_errors[n] = errors[i]
             kept.append(i)
     return kept
 
@@ -463,7 +470,9 @@ class LineAttractor(Analysis):
         alignments: The mean :math:`|\cos|` between the direction and the slowest right
             eigenvector of each point.
         selections: The selection vector: the mean left eigenvector of the slowest mode. Its
-            product with a change of the state is how far the state ends up along the line.
+            product with a change of the state is how far the state ends up along the line. It is
+            very large or NaN where the slowest eigenvalue is defective, as that of two integrators
+            in a row, because the state then moves on without end.
         input_gains: How far a unit of each input, in one step, moves the state along the line:
             the mean product of the selection vector with the derivative of a step by the input.
         time_constants: The median time constants of the two slowest modes, in steps; infinite for
@@ -520,6 +529,23 @@ class LineAttractor(Analysis):
         }
 
 
+def _slowest_mode(
+    J: NDArray[np.float64],  # (S, S)
+) -> tuple[NDArray[np.complex128], NDArray[np.complex128]]:  # (S,) each
+    """Return a right and a left eigenvector of the slowest mode, whose product is one."""
+    import scipy.linalg
+
+    eig: Any = scipy.linalg.eig
+    # the inverse of the right eigenvectors has the left ones only if J is not defective
+    values, left, right = eig(J, left=True)
+    # along the line a step moves nothing; a mode of -1 alternates
+    slowest = np.abs(values - 1).argmin()
+    of_left = left[:, slowest].conj()
+    of_right = right[:, slowest]
+    with np.errstate(divide="ignore", invalid="ignore"):
+        return of_right, of_left / (of_left @ of_right)
+
+
 def line_attractor(points: FixedPoints) -> LineAttractor:
     r"""Fit a line to the slow points of each condition, and find what it selects.
 
@@ -568,13 +594,8 @@ def line_attractor(points: FixedPoints) -> LineAttractor:
         direction = axes[0]
         if direction.sum() < 0:  # the sign of a singular vector is arbitrary
             direction = -direction
-        values, modes = np.linalg.eig(points.jacobians[chosen])
-        place = np.arange(len(h))
-        # along the line a step moves nothing; a mode of -1 alternates
-        slowest = np.abs(values - 1).argmin(axis=1)
-        right = modes[place, :, slowest]
-        # left eigenvectors are the rows of the inverse, which a defective Jacobian does not have
-        left = np.linalg.pinv(modes)[place, slowest]
+        modes = [_slowest_mode(J) for J in points.jacobians[chosen]]
+        right, left = (np.stack(vectors) for vectors in zip(*modes, strict=True))
         # the phase of an eigenvector is arbitrary: turn each along the line
         along = right @ direction
         size = np.abs(along)

@@ -268,8 +268,8 @@ class UnrolledModel:
 
     Args:
         model: The model, or the layer itself.
-        states: By layer and direction, the state after each step, in processing order. A sequence
-            that has ended keeps its last state.
+        states: By layer and direction, the state after each step, in processing order. Those of
+            steps of padding are not used, so they have no gradient.
     Shape:
         states: :math:`(B, S)` each.
     """
@@ -413,9 +413,10 @@ class _StepLoop:
                 order = range(T)
                 for t in reversed(order) if direction.reverse else order:
                     # in reverse, a sequence that is not yet running keeps its initial state
-                    state = torch.where(now[t], direction.step(x[t], state), state)
-                    state = _with_gradient(state)
-                    of_calls.append(state)
+                    after = _with_gradient(direction.step(x[t], state))
+                    # steps of padding change nothing, so they have no gradient
+                    of_calls.append(after)
+                    state = torch.where(now[t], after, state)
                     ys.append(torch.where(now[t], direction.output(x[t], state), 0))
                 if direction.reverse:
                     ys.reverse()  # outputs are in the order of time

@@ -378,4 +378,4 @@ def linear_decodability(
     held_out = past[half:]
     squared_error = ((held_out - features[half:] @ weights) ** 2).sum(0)
     r_squared = 1 - squared_error / ((held_out - held_out.mean(0)) ** 2).sum(0)
-    return LinearDecodability(lags, r_squared, samples)
+    return LinearDecodability(lags.copy(), r_squared, samples)

@@ -123,7 +123,7 @@ class Pseudospectrum(Analysis):
 
     def plot(self) -> Figure:
         figure, (axes,) = plot.canvas()
-        power = np.log10(self.sigma_min)
+        power = np.log10(np.maximum(self.sigma_min, 1e-300))  # zero at z = 0 of a zero matrix
         low = max(np.ceil(power.min()), -8.0)
         step = 0.5 if low >= -3 else 1.0
         levels = np.arange(low, power.max(), step)

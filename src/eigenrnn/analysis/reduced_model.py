@@ -8,6 +8,7 @@ import torch
 from numpy.typing import ArrayLike, NDArray
 from torch import Tensor, nn
 
+from eigenrnn import init
 from eigenrnn.analysis import plot
 from eigenrnn.analysis.arguments import as_real_tensor
 from eigenrnn.analysis.base import Analysis, Figure, Table
@@ -140,7 +141,7 @@ def reduced_model(
     m = left[:, :rank] * roots
     n = right[:rank].T * roots
     # W_R need not be in the set of the layer's constraint
-    directions[0].constraint = Unconstrained(N).double()
+    directions[0].constraint = Unconstrained(N, init=init.identity_).double()  # draws nothing
     directions[0].constraint.assign(P + m @ n.T / N)
     path = trajectory(layer, x, "l0", h0)
     states = path.states

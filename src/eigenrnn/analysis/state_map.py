@@ -163,7 +163,7 @@ class StateMap:
                     f"expected matrices[{name!r}] of shape ({sizes[0]}, {sizes[0]}), "
                     f"got {tuple(matrix.shape)}"
                 )
-            converted[name] = matrix.to(double_precision(matrix.dtype))
+            converted[name] = matrix.to(double_precision(matrix.dtype), copy=True)
         flat = _flat_step(_in_double_precision(step), sizes)
         _check_step(flat, input_size, sum(sizes))
         blocks: dict[str, slice] = {}

@@ -132,11 +132,7 @@ def haar_(
         Mezzadri, Notices of the AMS 54, 2007. https://arxiv.org/abs/math-ph/0609050
     """
     check_square(weight)
-    exact = torch.complex128 if weight.is_complex() else torch.float64
-    # in double precision, so that the rounded result is as orthogonal as its type allows
-    gaussian = torch.empty_like(weight, dtype=exact).normal_(generator=generator)
-    Q, R = torch.linalg.qr(gaussian)
-    uniform = Q * R.diagonal().sgn()  # without the signs of R, QR is not uniform
+    uniform = _haar_columns(weight, generator)
     if not weight.is_complex():  # from O(N) to SO(N)
         uniform[:, 0] *= torch.linalg.det(uniform).sgn()
     return weight.copy_(uniform)
@@ -200,11 +196,15 @@ def orthogonal_(
     *,
     generator: Generator | None = None,
 ) -> Tensor:
-    r"""Fill with :math:`\lambda Q`; Q is the leading part of a rotation from `haar_`."""
+    r"""Fill with :math:`\lambda Q`; Q is distributed as the leading part of a draw of `haar_`."""
     _check_matrix(weight)
     N, M = weight.shape
-    square = weight.new_empty(max(N, M), max(N, M))
-    return weight.copy_(haar_(square, generator=generator)[:N, :M]).mul_(scale)
+    if N == M:
+        haar_(weight, generator=generator)
+    else:  # the shorter side has as many orthonormal vectors, whatever the determinant
+        tall = weight if N > M else weight.T
+        tall.copy_(_haar_columns(tall, generator))
+    return weight.mul_(scale)
 
 
 @torch.no_grad()
@@ -294,7 +294,7 @@ def ramp_(
     check_square(weight)
     _check_direction(direction)
     n = weight.shape[0]
-    i = torch.arange(n, device=weight.device, dtype=weight.real.dtype)
+    i = torch.arange(n, device=weight.device, dtype=torch.float64)  # 16 bits cannot count to 300
     ramp = end * (i[:, None] - i) / max(n - 1, 1)
     if direction == "backward":
         ramp = ramp.T
@@ -318,6 +318,20 @@ def source_(
     weight.zero_()
     weight.diagonal().fill_(scale)
     return weight
+
+
+def _haar_columns(
+    weight: Tensor,  # (N, M), N >= M
+    generator: Generator | None,
+) -> Tensor:  # (N, M)
+    """Return the first columns of a uniform orthogonal or unitary matrix, in double precision.
+
+    The rounded result then is as orthogonal as its type allows.
+    """
+    exact = torch.complex128 if weight.is_complex() else torch.float64
+    gaussian = torch.empty_like(weight, dtype=exact).normal_(generator=generator)
+    Q, R = torch.linalg.qr(gaussian)
+    return Q * R.diagonal().sgn()  # without the signs of R, QR is not uniform
 
 
 def _check_matrix(weight: Tensor) -> None:
