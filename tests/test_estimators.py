@@ -588,6 +588,82 @@ def test_a_panel_with_two_levels_of_index_is_its_sequences():
             fitted.predict(panel.rename(index={"s1": nameless}, level=0))
 
 
+def named_panel(count=20):
+    """Return a panel whose sequences are in no order, and their classes by name."""
+    X, y = draw(count)
+    order = np.random.default_rng(0).permutation(count)
+    frames = {f"s{k:02}": pandas.DataFrame(X[k]).rename(columns=str) for k in order}
+    classes = pandas.Series({f"s{k:02}": y[k] for k in order})
+    return pandas.concat(frames), classes
+
+
+@pytest.mark.parametrize("estimator", [SequenceClassifier, SequenceRegressor])
+def test_what_names_the_sequences_of_a_panel_has_their_order(estimator):
+    X, y = named_panel()
+    if estimator is SequenceRegressor:
+        y = (y == "nan").astype(float)
+    weights = y.map(dict.fromkeys(set(y), 1.0))
+    make = partial(estimator, MinGRU, 4, epochs=1, random_state=0)
+    fit = make().fit
+    by_name = y.sort_index()  # as groupby sorts
+    for wrong in (
+        lambda: fit(X, by_name),
+        lambda: fit(X, y, sample_weight=weights.sort_index()),
+        lambda: fit(X, y, groups=by_name),
+        lambda: fit(X, y).score(X, by_name),
+        lambda: make(validation=(X, by_name)).fit(X, y),
+    ):
+        with pytest.raises(ValueError, match=r"in the order of the sequences in X, s\d\d, .* got"):
+            wrong()
+    again = by_name.loc[X.index.unique(0)]
+    for same in (y, again, y.reset_index(drop=True), y.to_numpy()):
+        assert fit(X, same, sample_weight=weights).score(X, same) <= 1
+
+
+def test_weights_of_classes_reach_validation_data_without_one_of_them():
+    X, y = draw()
+    held_out = [(x, c) for x, c in zip(*draw(12, seed=1), strict=True) if c == "none"]
+    new, truth = zip(*held_out, strict=True)
+    seen = Recorder()
+    options = {"scoring": seen, "epochs": 1, "validation": (list(new), list(truth))}
+    classifier(class_weight={"nan": 5}, **options).fit(X, y)
+    assert seen.y.tolist() == list(truth)
+
+
+def test_groups_without_a_part_to_hold_out_are_told():
+    X, y = draw()
+    with pytest.warns(UserWarning, match="no sequence can be held out"):
+        fitted = classifier(epochs=2).fit(X, y, groups=["one"] * 40)
+    assert "validation_loss" not in fitted.history_[0]
+    assert len(classifier(epochs=2, validation=0).fit(X, y).history_) == 2  # and no warning
+
+
+def test_the_missing_values_of_pandas_are_missing_in_an_array_of_objects():
+    X, y = draw()
+    gaps = [np.where(np.arange(2) == k % 2, x, np.nan) for k, x in enumerate(X)]
+    objects = [x.astype(object) for x in gaps]
+    for x in objects:
+        x[np.isnan(x.astype(float))] = pandas.NA
+    fitted = classifier(missing="mask", epochs=1).fit(gaps, y)
+    np.testing.assert_array_equal(fitted.predict_proba(objects), fitted.predict_proba(gaps))
+
+
+def test_complex_columns_are_refused():
+    X, y = draw()
+    frames = [pandas.DataFrame(x, columns=["a", "b"]).astype({"b": complex}) for x in X]
+    with pytest.raises(ValueError, match=r"Complex data not supported.*column b of sequence 0"):
+        classifier().fit(frames, y)
+
+
+def test_predictions_draw_no_dropout_after_train():
+    X, y = draw()
+    layer = partial(GRU, num_layers=2, dropout=0.9)
+    fitted = classifier(layer, epochs=1).fit(X, y)
+    expected = fitted.predict_proba(X)
+    fitted.model_.train()
+    np.testing.assert_allclose(fitted.predict_proba(X), expected, atol=1e-7)
+
+
 def test_given_validation_data_choose_the_epoch_and_all_others_are_trained_on():
     X, y = draw()
     new, truth = draw(11, seed=1)

@@ -179,6 +179,31 @@ def test_a_stream_of_several_sequences_begins_each_anew():
     assert (answers[[0, 2]] - torch.from_numpy(single[[0, 2]])).abs().max() > 1e-4
 
 
+@pytest.mark.parametrize("missing", ["error", "mask", "forward"])
+@pytest.mark.parametrize("layer", [GRU, LSTM])
+def test_a_stream_continues_from_a_state_with_the_last_known_values(missing, layer):
+    estimator, X = fitted(missing, layer=layer)
+    first, second = (torch.from_numpy(np.nan_to_num(X[k][0])) for k in (0, 1))
+    gap = first if missing == "error" else torch.full_like(first, torch.nan)
+    stream = Stream(estimator)
+    stream(first)
+    state = stream.state
+    expected = stream(gap)
+    stream.reset()
+    stream(second)
+    stream.state = state
+    torch.testing.assert_close(stream(gap), expected, rtol=0, atol=0)
+
+
+def test_a_state_without_the_last_known_values_is_refused():
+    stream = Stream(fitted("forward")[0])
+    state, last = stream.state
+    with pytest.raises(ValueError, match="the state and the last known values, got a Tensor"):
+        stream.state = state
+    with pytest.raises(ValueError, match=r"shape \(2,\), got \(3,\)"):
+        stream.state = state, torch.zeros(3, dtype=last.dtype)
+
+
 class Stranger(GRU):
     pass
 
@@ -318,6 +343,26 @@ def test_a_file_has_the_options_and_what_is_known_of_the_data(tmp_path):
     assert again.get_params() == {**estimator.get_params(), "scoring": None}
     assert again.classes_.dtype == estimator.classes_.dtype
     assert again.feature_names_in_.tolist() == ["a", ("b", 1)]
+
+
+class Derived(SequenceClassifier):
+    pass
+
+
+def test_a_class_of_a_stranger_is_not_written(tmp_path):
+    X, y = data()
+    with pytest.raises(TypeError, match="expected an estimator of eigenrnn, got Derived"):
+        Derived(GRU, 4, epochs=1).fit(X, y).save(tmp_path / "model.pt")
+    assert not (tmp_path / "model.pt").exists()
+
+
+def test_labels_of_another_machine_are_written(tmp_path):
+    X, y = data()
+    numbers = np.unique(y, return_inverse=True)[1].astype(">i4")
+    estimator = SequenceClassifier(GRU, 4, epochs=1, random_state=0).fit(X, numbers)
+    estimator.save(tmp_path / "model.pt")
+    found = load(tmp_path / "model.pt")
+    np.testing.assert_array_equal(found.predict(X), estimator.predict(X))
 
 
 @pytest.mark.parametrize("dtype", [torch.float32, torch.float64])

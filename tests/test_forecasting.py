@@ -406,6 +406,81 @@ def test_what_is_known_ahead_has_the_dates_of_each_series():
         forecaster.predict(3, late, y=y)
 
 
+NUMBERED = {
+    "years": pandas.Index(1950 + np.arange(43), name="year"),
+    "seconds": pandas.Index(np.arange(43) * 0.5),
+    "periods": pandas.period_range("1950", periods=43, freq="Y"),
+}
+
+
+@pytest.mark.parametrize("index", NUMBERED.values(), ids=NUMBERED)
+def test_what_is_known_ahead_has_the_numbers_of_its_steps(index):
+    y = pandas.Series(waves(40)[:, 0], index[:40])
+    known = pandas.DataFrame({"k": waves(43)[:, 0]}, index)
+    forecaster = SequenceForecaster(**SMALL).fit(y, known[:40])
+    expected = forecaster.predict(3, known[40:])
+    counted = known[40:].reset_index(drop=True)  # rows as they stand
+    np.testing.assert_array_equal(forecaster.predict(3, counted), expected)
+    with pytest.raises(ValueError, match="in the index of X, got"):
+        forecaster.predict(3, known[30:33])
+    with pytest.raises(ValueError, match="in the index of X, got"):
+        SequenceForecaster(**SMALL).fit(y, known[:40][::-1])
+
+
+def test_times_are_no_periods():
+    years = NUMBERED["periods"]
+    y = pandas.Series(waves(40)[:, 0], years[:40])
+    known = pandas.DataFrame({"k": waves(40)[:, 0]}, years[:40].to_timestamp())
+    with pytest.raises(ValueError, match="a PeriodIndex as the index of X, as y has, got a Date"):
+        SequenceForecaster(**SMALL).fit(y, known)
+
+
+def test_days_are_measured_where_one_does_not_exist():
+    days = pandas.date_range("2024-06-01", periods=95, freq="D", tz="America/Santiago")
+    y = pandas.Series(waves(95)[:, 0], days)  # the clocks change at midnight, five days later
+    forecaster = SequenceForecaster(**SMALL).fit(y[:90])
+    assert forecaster.predict(1, y=y).index[0] == days[-1] + days.freq
+
+
+def test_the_history_of_a_forecast_is_a_copy():
+    forecaster = SequenceForecaster(**SMALL).fit(waves(60)[:, 0])
+    expected = forecaster.predict(3)
+    history = forecaster.forecast(3).history
+    history *= 2
+    np.testing.assert_array_equal(forecaster.predict(3), expected)
+
+
+def test_targets_may_be_an_index_of_pandas(tmp_path):
+    frame = pandas.DataFrame(waves(60, 3), columns=["a", "b", "c"])
+    forecaster = SequenceForecaster(**SMALL).fit(frame, targets=pandas.Index(["c", "a"]))
+    forecaster.save(tmp_path / "forecaster.pt")
+    again = load(tmp_path / "forecaster.pt")
+    ahead = frame[["b"]][:3]
+    pandas.testing.assert_frame_equal(again.predict(3, ahead), forecaster.predict(3, ahead))
+
+
+def test_tables_of_arrow_are_series():
+    arrow = pytest.importorskip("pyarrow")
+    y = waves(60, 2)
+    table = arrow.table({"a": y[:, 0], "b": y[:, 1]})
+    expected = SequenceForecaster(**SMALL).fit(y).predict(3)
+    np.testing.assert_array_equal(SequenceForecaster(**SMALL).fit(table).predict(3), expected)
+
+
+@pytest.mark.parametrize("layer", [GRU(2, 4), torch.nn.LSTM(2, 4), "GRU"], ids=str)
+def test_a_layer_is_no_function_that_makes_one(layer):
+    with pytest.raises(TypeError, match="expected layer to be a class or a function"):
+        SequenceForecaster(layer).fit(waves(60))
+
+
+@pytest.mark.parametrize("wave", [lambda t: t % 12, lambda t: np.sin(2 * np.pi * t / 12)])
+def test_a_backtest_of_equal_seasons_has_no_scale(wave):
+    t = np.arange(120.0)
+    y = [waves(120, 2), np.stack([t, wave(t)], 1)]
+    with pytest.raises(ValueError, match="the same numbers in column 1 of series 1"):
+        SequenceForecaster(season=12, **SMALL).backtest(y, 3)
+
+
 def test_a_new_name_of_the_dates_of_one_forecast_is_not_that_of_others():
     first, second = SequenceForecaster(**SMALL).fit([months(), months()]).predict(3)
     first.index.name = "month"

@@ -4,6 +4,7 @@
 """
 
 import copy
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Iterator, Mapping, Set
 from dataclasses import KW_ONLY, dataclass
@@ -22,6 +23,7 @@ from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.fitted_network import FittedNetwork, Missing
 from eigenrnn.fitting import (
     Loop,
+    check_layer,
     check_plain,
     checked_device,
     drawing,
@@ -33,7 +35,15 @@ from eigenrnn.fitting import (
 from eigenrnn.layers import GRU
 from eigenrnn.linalg import on_cpu
 from eigenrnn.models import SequenceModel
-from eigenrnn.values import LARGEST, Array, check_size, numbers, parts_of_panel, with_columns
+from eigenrnn.values import (
+    LARGEST,
+    Array,
+    check_order,
+    check_size,
+    numbers,
+    parts_of_panel,
+    with_columns,
+)
 
 check_installed("eigenrnn[estimators]", "eigenrnn.estimators", "sklearn")
 
@@ -203,6 +213,7 @@ class _SequenceEstimator(BaseEstimator):
             self.feature_names_in_: NDArray[Any] = names
         self.n_features_in_: int = sequences[0].shape[1]
         check_consistent_length(sequences, y, sample_weight, groups)
+        check_order(X, y=y, sample_weight=sample_weight, groups=groups)
         _check_groups(groups)
         answers, strata, weights = self._answers(y)
         if sample_weight is not None:
@@ -218,6 +229,7 @@ class _SequenceEstimator(BaseEstimator):
             X_given, y_given = self.validation
             others = self._checked(X_given)
             check_consistent_length(others, y_given)
+            check_order(X_given, y=y_given)
             more = self._more_answers(y_given)
             if more.shape[1:] != answers.shape[1:]:
                 raise ValueError(
@@ -236,6 +248,12 @@ class _SequenceEstimator(BaseEstimator):
             is_held_out = _hold_out(strata[used], members, self.validation, seed)
             kept = used[~is_held_out]
             held_out = used[is_held_out]
+            if self.validation and not len(held_out):
+                warnings.warn(
+                    "no sequence can be held out without all of a class or of the groups, so all "
+                    f"{self.epochs} epochs are trained and the last one is kept",
+                    stacklevel=4,
+                )
         self.mean_, self.scale_ = _mean_and_scale(np.concatenate([sequences[k] for k in kept]))
         return self._train(sequences, answers, weights, kept, held_out, seed)
 
@@ -259,8 +277,7 @@ class _SequenceEstimator(BaseEstimator):
             raise ValueError(
                 f"expected missing to be 'error', 'mask' or 'forward', got {self.missing!r}"
             )
-        if not callable(self.layer):
-            raise TypeError(f"expected layer to be a class or a function, got {self.layer!r}")
+        check_layer(self.layer)
 
     def _train(
         self,
@@ -364,7 +381,7 @@ class _SequenceEstimator(BaseEstimator):
     def _predict(self, X: Any) -> Array:  # (n, K)
         """Return the answers of the network."""
         check_is_fitted(self)
-        outputs = _outputs(self.model_, self._inputs(self._checked(X)))
+        outputs = _outputs(self.model_.eval(), self._inputs(self._checked(X)))
         return self.fitted_network().answers(outputs).numpy()
 
     @abstractmethod
@@ -420,7 +437,8 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             and their classes, (X, y), that choose the epoch; then all others are trained on.
         patience: Training ends after this number of epochs without improvement; None for never.
         scoring: The metric that chooses the epoch: one of scikit-learn's names, such as
-            ``"f1_macro"``, or a scorer; ``"accuracy"`` by default. The loss decides ties.
+            ``"f1_macro"``, or a scorer; ``"accuracy"`` by default. The loss decides ties. If
+            weights differ, the scorer is called with ``sample_weight=``.
         missing: What happens to NaN among the values of X: an ``"error"``; or ``"mask"`` and
             ``"forward"``, with which the network has a mask of each channel as a further input. A
             missing value is then the mean of its channel, or with ``"forward"`` the last value of
@@ -462,6 +480,11 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
     def predict_proba(self, X: Any) -> Array:  # (n, K)
         """Return the probability of each class, in the order of `classes_`."""
         return self._predict(X)
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the accuracy."""
+        check_order(X, y=y, sample_weight=sample_weight)
+        return super().score(X, y, sample_weight)
 
     def predict(self, X: Any) -> NDArray[Any]:  # (n,)
         """Return the most probable class of each sequence."""
@@ -524,7 +547,10 @@ class SequenceClassifier(ClassifierMixin, _SequenceEstimator):
             unknown = [label for label in weights if label not in places]
             if unknown:
                 raise ValueError(f"expected class_weight of {list(places)}, got {unknown}")
-            weights = {places[label]: weight for label, weight in weights.items()}
+            of_class = np.ones(len(places))
+            for label, weight in weights.items():
+                of_class[places[label]] = weight
+            return of_class[strata]
         return compute_sample_weight(weights, strata)
 
     def _targets(self, answers: NDArray[Any], kept: Indices) -> tuple[Tensor, int]:  # noqa: ARG002
@@ -565,6 +591,11 @@ class SequenceRegressor(RegressorMixin, _SequenceEstimator):
         tags = super().__sklearn_tags__()
         tags.target_tags.multi_output = True
         return tags
+
+    def score(self, X: Any, y: Any, sample_weight: Any = None) -> float:
+        """Return the coefficient of determination, :math:`R^2`."""
+        check_order(X, y=y, sample_weight=sample_weight)
+        return super().score(X, y, sample_weight)
 
     def predict(self, X: Any) -> Array:  # (n,) or (n, K), as y
         """Return the numbers of each sequence, in the units of y."""

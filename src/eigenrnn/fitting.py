@@ -35,6 +35,7 @@ from sklearn.utils import check_random_state  # noqa: E402
 __all__ = [
     "Loop",
     "Training",
+    "check_layer",
     "check_plain",
     "checked_device",
     "drawing",
@@ -228,6 +229,16 @@ def check_plain(values: Iterable[Any], name: str, remedy: str) -> None:
             raise ValueError(f"expected {name} to be numbers or texts, got a {kind}: {remedy}")
 
 
+def check_layer(layer: object) -> None:
+    """Check that an option makes layers and is none.
+
+    Raises:
+        TypeError: If it is one, or no function.
+    """
+    if not callable(layer) or isinstance(layer, nn.Module):
+        raise TypeError(f"expected layer to be a class or a function, got {layer!r}")
+
+
 def write_file(path: str | Path, estimator: Any) -> None:
     """Write a fitted estimator: its options, its statistics and its weights, but no code.
 
@@ -236,7 +247,14 @@ def write_file(path: str | Path, estimator: Any) -> None:
         estimator: The estimator, with `model_`, `layer_` and `sizes_`.
     Raises:
         ValueError: If the folder does not exist.
+        TypeError: If the class of the estimator is not of eigenrnn, so that no file can name it.
     """
+    kind = type(estimator)
+    if kind.__module__.split(".")[0] != "eigenrnn":
+        raise TypeError(
+            f"expected an estimator of eigenrnn, got {kind.__name__}, a class of "
+            f"{kind.__module__}, whose code no file has: write its model_.state_dict()"
+        )
     path = Path(path)
     if path.is_dir() or not path.absolute().parent.is_dir():
         raise ValueError(f"expected a file in a folder that exists, got {path}")
@@ -408,7 +426,8 @@ def _packed(value: Any) -> Any:
         TypeError: If that is impossible.
     """
     if isinstance(value, np.ndarray) and value.dtype.kind in "fiub":
-        return torch.from_numpy(value.copy())
+        # torch has only the processor's order of bytes; `astype` copies
+        return torch.from_numpy(value.astype(value.dtype.newbyteorder("=")))
     if isinstance(value, np.ndarray):
         array: Any = value
         return {"dtype": array.dtype.str, "values": _packed(array.tolist())}

@@ -19,6 +19,7 @@ from eigenrnn.closed_loop import rollout
 from eigenrnn.errors import check_installed, check_positive_integer
 from eigenrnn.fitting import (
     Loop,
+    check_layer,
     check_plain,
     checked_device,
     drawing,
@@ -36,6 +37,7 @@ from eigenrnn.series import (
     check_same_steps,
     deviation,
     given,
+    is_rounding,
     known_ahead,
     read,
     split,
@@ -350,7 +352,7 @@ class SequenceForecaster(BaseEstimator):
             form.filled(forecasts, ahead=True),
             form.filled([v - distance * each.scale for v, each in pairs], ahead=True),
             form.filled([v + distance * each.scale for v, each in pairs], ahead=True),
-            form.filled([each.values for each in series], ahead=False),
+            form.filled([each.values.copy() for each in series], ahead=False),
             note,
         )
 
@@ -380,8 +382,13 @@ class SequenceForecaster(BaseEstimator):
         copied: Any = clone(self)
         copied.fit(first, [x[:-held_out] for x in known] if has_known else None)
         scale = [np.abs(v[self.season :] - v[: -self.season]).mean(0) for v in first]
-        if not np.all(scale):
-            raise ValueError("expected series that change before the first origin, got constants")
+        for number, (changes, v) in enumerate(zip(scale, first, strict=True)):
+            is_same = is_rounding(changes, v)
+            if is_same.any():
+                raise ValueError(
+                    "expected series that differ from one season to the next before the first "
+                    f"origin, got the same numbers in column {is_same.argmax()} of series {number}"
+                )
         found: list[list[float]] = []
         for back in range(held_out, horizon - 1, -1):
             past = [v[: len(v) - back] for v in values]
@@ -404,12 +411,14 @@ class SequenceForecaster(BaseEstimator):
         """Scale the series and train; return Ctrl-C, if it ended the training.
 
         Raises:
+            TypeError: If `layer` is no function.
             ValueError: If an option is wrong, or a series is too short.
         """
         for name in ("season", "window", "batch_size"):
             check_positive_integer(name, getattr(self, name))
         if not 0 < self.validation < 1:
             raise ValueError(f"expected 0 < validation < 1, got {self.validation}")
+        check_layer(self.layer)
         loop = Loop(self.epochs, self.patience, self.lr, 1.0, self.verbose)
         # the names of columns, if y and X are frames
         values, known, names, self.form_ = _read_all(y, X, targets)
@@ -423,6 +432,8 @@ class SequenceForecaster(BaseEstimator):
             series, _ = self.form_.keys
             check_plain(series, "the names of the series", "frame.rename(str, level=0)")
         self.targets_ = targets
+        if targets is not None and not isinstance(targets, str | tuple) and np.ndim(targets) > 0:
+            self.targets_ = list(targets)  # such as an index of pandas
         shortest = min(map(len, values))
         if shortest < self.season + 8:
             raise ValueError(

@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.errors import check_installed
-from eigenrnn.values import Array, check_size, parts_of_panel, with_columns
+from eigenrnn.values import Array, check_size, column_names, parts_of_panel, with_columns
 
 check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
 
@@ -21,6 +21,7 @@ __all__ = [
     "check_same_steps",
     "deviation",
     "given",
+    "is_rounding",
     "known_ahead",
     "read",
     "split",
@@ -56,7 +57,8 @@ class Calendar(NamedTuple):
         """Return how long a step lasts on average; None of numbers, which have no unit."""
         if self.kind in ("numbers", "floats"):
             return None
-        following = self.after(29)  # months and business days differ in length
+        # months and business days differ in length; not each day exists in each time zone
+        following = self._replace(timezone=None).after(29)
         if self.kind == "periods":
             following = following.to_timestamp()
         return (following[-1] - following[0]).total_seconds() / 28
@@ -187,7 +189,7 @@ def given(y: Any, targets: Any, columns: Any) -> tuple[list[Any], list[Any] | No
     before: Any = None
     for number, part in enumerate(parts):
         index: Any = getattr(part, "index", None)
-        if not hasattr(index, "is_monotonic_increasing"):  # none of pandas; a list has a method
+        if not _is_index(index):
             continue
         if before is not None and index.identical(before):  # often, and a check takes long
             calendars.append(calendars[-1])
@@ -203,7 +205,9 @@ def given(y: Any, targets: Any, columns: Any) -> tuple[list[Any], list[Any] | No
     if is_flat:
         columns = [getattr(part, "name", None) for part in parts]
     elif columns is None:
-        columns = getattr(parts[0], "columns", [])
+        columns = column_names(parts[0])
+    if columns is None:
+        columns = []
     return parts, others, Form(is_flat, is_several, keys, list(columns), calendars)
 
 
@@ -383,16 +387,31 @@ def check_same_steps(calendars: Sequence[Calendar], of_fit: Sequence[Calendar]) 
             )
 
 
+def _is_index(index: Any) -> bool:
+    """Whether something is an index of pandas; of a list it is a method."""
+    return hasattr(index, "is_monotonic_increasing")
+
+
 def check_same_dates(known: Any, expected: Any, name: str) -> None:
-    """Check that what is known ahead has the dates of its steps, where both have dates.
+    """Check that what is known ahead has the dates or the numbers of its steps.
+
+    An index that pandas makes by itself, of 0, 1, 2, ..., only counts rows.
 
     Raises:
-        ValueError: If one is another.
+        ValueError: If one is another, or times are beside periods.
     """
     index: Any = getattr(known, "index", None)
-    if type(index) is not type(expected) or not hasattr(index, "freqstr"):
+    if not (_is_index(index) and _is_index(expected)) or len(index) != len(expected):
         return
-    if len(index) == len(expected) and not (index == expected).all():
+    if type(index).__name__ == "RangeIndex" and (index == np.arange(len(index))).all():
+        return
+    has_dates = [hasattr(each, "freqstr") for each in (index, expected)]
+    if all(has_dates) and type(index) is not type(expected):
+        raise ValueError(
+            f"expected a {type(expected).__name__} as {name}, as y has, got a "
+            f"{type(index).__name__}: convert it, as by .to_period() or .to_timestamp()"
+        )
+    if has_dates[0] == has_dates[1] and not (index == expected).all():
         first = int((index != expected).argmax())
         raise ValueError(f"expected {expected[first]} in {name}, got {index[first]}")
 
@@ -431,5 +450,13 @@ def deviation(rows: Sequence[Any] | NDArray[Any]) -> Array:
     """Return the standard deviation of each column, or one where it is only rounding."""
     array = np.asarray(rows)
     found = array.std(0)
-    rounding = np.finfo(array.dtype).eps * np.abs(array).max(0, initial=0.0)
-    return np.where(found > 8 * rounding, found, 1.0)
+    return np.where(is_rounding(found, array), 1.0, found)
+
+
+def is_rounding(
+    differences: Array,  # (K,)
+    rows: NDArray[Any],  # (T, K)
+) -> NDArray[np.bool_]:  # (K,)
+    """Whether differences between the entries of columns are only their rounding."""
+    rounding = np.finfo(rows.dtype).eps * np.abs(rows).max(0, initial=0.0)
+    return differences <= 8 * rounding

@@ -350,6 +350,27 @@ class _EstimatorStream(Stream):
         with torch.no_grad():
             return self._network.answers(super().__call__(x, dt))
 
+    @property
+    def state(self) -> Any:
+        """The state of the network; with ``missing="forward"`` beside the last known values."""
+        if self._network.missing == "forward":
+            return super().state, self._last.clone()
+        return super().state
+
+    @state.setter
+    def state(self, state: Any) -> None:
+        last = self._last
+        if self._network.missing == "forward":
+            if not isinstance(state, tuple) or len(state) != 2:
+                raise ValueError(
+                    "expected what .state was, the state and the last known values, got a "
+                    f"{type(state).__name__}"
+                )
+            state, last = state
+            check_h0(last, tuple(self._last.shape), self._last.dtype)
+        Stream.state.__set__(self, state)
+        self._last = last.clone()
+
     def rollout(self, *_: Any, **__: Any) -> Rollout:
         raise TypeError("expected a stream of a layer or a model, got one of an estimator")
 

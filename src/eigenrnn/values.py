@@ -5,7 +5,16 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["LARGEST", "Array", "check_size", "numbers", "parts_of_panel", "with_columns"]
+__all__ = [
+    "LARGEST",
+    "Array",
+    "check_order",
+    "check_size",
+    "column_names",
+    "numbers",
+    "parts_of_panel",
+    "with_columns",
+]
 
 Array = NDArray[np.float64]
 
@@ -34,7 +43,7 @@ def numbers(values: Any, place: str) -> Any:
         values: What numpy makes an array of.
         place: Names the values in errors.
     Raises:
-        ValueError: If they are times, texts or other objects.
+        ValueError: If they are times, texts, complex numbers or other objects.
     """
     array = np.asarray(values)
     if array.dtype.kind in "mM":
@@ -42,6 +51,8 @@ def numbers(values: Any, place: str) -> Any:
             f"expected numbers in {place}, got times, whose missing ones are no NaN: pass "
             "differences in a unit, such as times / np.timedelta64(1, 's')"
         )
+    if array.dtype.kind == "c":
+        raise ValueError(f"Complex data not supported: expected real numbers in {place}")
     if np.ma.isMaskedArray(values):
         return np.where(np.ma.getmaskarray(values), np.nan, array)
     if array.dtype.kind in "OUS":
@@ -57,7 +68,18 @@ def numbers(values: Any, place: str) -> Any:
                     raise ValueError(f"expected numbers in {place}, got a {kind}; {_DROP}")
             if is_missing.any():  # pd.NA is no float
                 return values.to_numpy(dtype="float64", na_value=np.nan)
+        else:
+            is_missing = [type(each).__name__ == "NAType" for each in array.ravel()]
+            return np.where(np.reshape(is_missing, array.shape), np.nan, array)
     return array
+
+
+def column_names(part: Any) -> NDArray[Any] | None:
+    """Return the names of the columns of a frame, or None of anything else."""
+    names = np.asarray(getattr(part, "columns", None), dtype=object)
+    if names.ndim != 1:  # no frame, or a table of Arrow, whose columns are arrays
+        return None
+    return names
 
 
 def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
@@ -71,8 +93,8 @@ def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
         ValueError: If the frame has not each of these columns once and no others, or one has no
             numbers.
     """
-    found = np.asarray(getattr(part, "columns", None), dtype=object)
-    if found.ndim != 1:  # no frame, or a table of Arrow, whose columns are arrays
+    found = column_names(part)
+    if found is None:
         return numbers(part, place), names
     if names is None:
         names = found
@@ -82,6 +104,30 @@ def with_columns(part: Any, names: Any, place: str) -> tuple[Any, Any]:
         raise ValueError(f"expected each of the columns {expected} once in {place}, got {got}")
     columns = [numbers(part[name], f"column {name} of {place}") for name in names]
     return np.stack(columns, 1).astype(np.float64), names
+
+
+def check_order(panel: Any, **given: Any) -> None:
+    """Check that what names the sequences of a panel in its index has them in their order.
+
+    Args:
+        panel: The sequences; all but a panel is in order.
+        given: What belongs to each sequence, by argument. The index 0, 1, 2, ... names none.
+    Raises:
+        ValueError: If the names have another order.
+    """
+    index: Any = getattr(panel, "index", None)
+    if getattr(index, "nlevels", 1) != 2:
+        return
+    names = list(index.unique(0))
+    for argument, values in given.items():
+        own: Any = getattr(values, "index", None)
+        if not hasattr(own, "is_monotonic_increasing") or type(own).__name__ == "RangeIndex":
+            continue
+        if list(own) != names and set(own) == set(names):
+            raise ValueError(
+                f"expected {argument} in the order of the sequences in X, {names[0]}, ..., got "
+                f"{own[0]}, ...: pass {argument}.loc[X.index.unique(0)]"
+            )
 
 
 def parts_of_panel(table: Any) -> tuple[list[Any], list[Any]] | None:

@@ -84,6 +84,30 @@ def test_numbers_with_fractions_make_a_regressor(run):
     assert "R2" in run("predict model.pt a.csv --out out.csv")
 
 
+def test_options_of_several_columns_may_be_repeated(run):
+    readings().to_csv("a.csv", index=False)
+    once = f"fit a.csv --target activity {FIT.replace('note', 'note load')}"
+    repeated = f"fit a.csv --target activity --ignore load {FIT}"
+    assert run(once) == run(repeated)
+    sales(60, other=np.arange(60.0)).to_csv("s.csv", index=False)
+    several = run("forecast s.csv --target other --target sales --horizon 2")
+    assert several == run("forecast s.csv --target other sales --horizon 2")
+    assert "other" in several.splitlines()[0]
+
+
+def test_an_index_of_parquet_with_a_name_is_a_column_if_it_is_asked_for(run):
+    table = readings()
+    line = f"fit a.parquet --target activity {FIT.replace('note', 'note load')}"
+    table.to_parquet("a.parquet")
+    expected = run(line)
+    for index in (["unit"], ["unit", "ms"]):
+        table.set_index(index).to_parquet("a.parquet")
+        assert run(line) == expected
+    assert "GRU(2, 8)" in expected
+    table.rename_axis("row").to_parquet("a.parquet")  # a name alone makes no channel
+    assert run(line) == expected
+
+
 def test_decimals_of_parquet_are_numbers_and_dates_no_answers(run):
     table = readings()
     table["load"] = table["load"].map(lambda value: Decimal(str(value)))

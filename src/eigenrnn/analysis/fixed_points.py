@@ -595,7 +595,8 @@ def line_attractor(points: FixedPoints) -> LineAttractor:
         if direction.sum() < 0:  # the sign of a singular vector is arbitrary
             direction = -direction
         modes = [_slowest_mode(J) for J in points.jacobians[chosen]]
-        right, left = (np.stack(vectors) for vectors in zip(*modes, strict=True))
+        right = np.stack([mode for mode, _ in modes])
+        left = np.stack([selecting for _, selecting in modes])
         # the phase of an eigenvector is arbitrary: turn each along the line
         along = right @ direction
         size = np.abs(along)

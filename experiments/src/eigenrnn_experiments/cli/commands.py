@@ -164,7 +164,7 @@ def parser_of(function: Callable[..., Any], skip: Collection[str] = ("known",)) 
         option = name
         if parameter.kind is parameter.KEYWORD_ONLY:
             option = f"--{name}"
-            words["default"] = ()
+            words |= {"action": "extend", "default": []}  # --ignore a --ignore b has both
         elif parameter.default == ():
             words |= {"nargs": "*", "default": ()}
         parser.add_argument(option, help=help_of[name], **words)

@@ -38,6 +38,9 @@ def read_table(
     try:
         if Path(path).suffix == ".parquet":
             table = pd.read_parquet(path)
+            # pandas writes the index of a series or a panel, which often is its time
+            wanted = {sequence, *columns, *labels} - {None}
+            table = table.reset_index([name for name in table.index.names if name in wanted])
         else:
             table = _read_csv(path, {sequence, *labels})
             for name in dict.fromkeys(labels):
