@@ -248,6 +248,21 @@ def test_the_noise_of_a_share_is_at_least_that_of_its_test_examples():
     assert close_by.undecided == "the margin is within the noise"
 
 
+@pytest.mark.parametrize(("last", "outcome"), [(1e-6, False), (9.0, False), (11.0, None)])
+def test_a_comparison_is_false_only_of_all_seeds(last, outcome):
+    """A network of which one seed does not train may have the lower median by far."""
+    theirs = [run(1e-7, 0), run(last, 1), run(1e-6, 2)]
+    result = beside(three(10.0), theirs)
+    assert result.margin < -result.noise
+    assert result.outcome is outcome
+    if outcome is None:
+        assert result.undecided == "it is false by the medians, and true of some seeds"
+
+
+def test_a_comparison_that_is_true_of_most_seeds_is_true():
+    assert beside([run(1e-7, 0), run(11.0, 1), run(1e-6, 2)], three(10.0)).outcome is True
+
+
 @pytest.mark.parametrize(
     ("theirs", "spread", "outcome"),
     [(0.60, 0.01, True), (0.56, 0.01, None), (0.60, 0.03, None), (0.60, None, None)],
