@@ -103,7 +103,8 @@ CLAIMS = (
         before="holds",
         why="ENRNN ends far below scoRNN and the LSTM. Our full-capacity uRNN stays at the chance "
         "level at its authors' settings. With clipping, which the paper does not mention, two of "
-        "three seeds end far below ENRNN, and one at the chance level. Its open runs are those of scoRNN's claim, counted there",
+        "three seeds end far below ENRNN, and one at the chance level. Its open runs are those of "
+        "scoRNN's claim, counted there",
         seen="ENRNN ends at {enrnn} % of the chance level, scoRNN at {scornn} %, the "
         "full-capacity uRNN at {urnn} % and the LSTM at {lstm} %.",
         numbers={
