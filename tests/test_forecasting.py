@@ -164,8 +164,8 @@ def test_several_series_of_several_columns_keep_their_form():
     y = [waves(70, 2), waves(50, 2) + 3]
     forecaster = SequenceForecaster(**SMALL).fit(y)
     assert [f.shape for f in forecaster.predict(4)] == [(4, 2), (4, 2)]
-    lower, upper = forecaster.predict_interval(4)
-    for low, middle, high in zip(lower, forecaster.predict(4), upper, strict=True):
+    found = forecaster.forecast(4)
+    for low, middle, high in zip(found.lower, forecaster.predict(4), found.upper, strict=True):
         assert (low < middle).all()
         assert (middle < high).all()
     assert forecaster.predict(3, y=waves(40, 2)).shape == (3, 2)
@@ -188,20 +188,22 @@ def test_intervals_have_about_their_coverage():
     forecaster = SequenceForecaster(epochs=3, validation=0.4, random_state=0).fit(y[:500])
     hits = []
     for origin in range(500, 790, 10):
-        lower, upper = forecaster.predict_interval(1, 0.8, y=y[:origin])
-        hits.append(lower[0] <= y[origin] <= upper[0])
+        found = forecaster.forecast(1, 0.8, y=y[:origin])
+        hits.append(found.lower[0] <= y[origin] <= found.upper[0])
     assert 0.6 < np.mean(hits) < 0.97
-    narrow, wide = (np.ptp(forecaster.predict_interval(5, c), axis=0) for c in (0.5, 0.95))
-    assert (narrow < wide).all()
+    narrow, wide = (forecaster.forecast(5, coverage) for coverage in (0.5, 0.95))
+    assert (wide.lower < narrow.lower).all()
+    assert (narrow.upper < wide.upper).all()
 
 
 def test_an_end_is_the_error_of_that_rank():
     forecaster = SequenceForecaster(**SMALL).fit(waves(100)[:, 0])
-    lower, upper = forecaster.predict_interval(3, 0.5)
+    found = forecaster.forecast(3, 0.5)
     errors = np.sort(forecaster._errors(3)[:, :, 0], axis=0)
     # 20, 19 and 18 origins have one, two and three steps in the 20 that are held out
     expected = [errors[10, 0], errors[9, 1], errors[9, 2]]
-    np.testing.assert_allclose((upper - lower) / 2, expected * forecaster.series_[0].scale)
+    distances = (found.upper - found.lower) / 2
+    np.testing.assert_allclose(distances, expected * forecaster.series_[0].scale)
 
 
 def test_later_values_are_scaled_as_those_of_the_fit():
@@ -375,8 +377,7 @@ def test_the_dates_of_a_forecast_follow_those_of_the_series(index, tmp_path):
         load(tmp_path / "model.pt").predict(3), forecaster.predict(3)
     )
     one = SequenceForecaster(**SMALL).fit(kept["a"])
-    lower, _ = one.predict_interval(3, 0.5)
-    assert lower.name == "a"
+    assert one.forecast(3, 0.5).lower.name == "a"
     assert len(one.forecast(3).history) == 40
     same(one.forecast(3).history.index, index[:40])
 

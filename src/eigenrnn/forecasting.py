@@ -236,8 +236,8 @@ class SequenceForecaster(BaseEstimator):
         >>> forecaster = SequenceForecaster(hidden_size=8, epochs=5, random_state=0).fit(y)
         >>> forecaster.predict(10).shape
         (10,)
-        >>> lower, upper = forecaster.predict_interval(10, coverage=0.8)
-        >>> bool((lower <= upper).all())
+        >>> forecast = forecaster.forecast(10, coverage=0.8)
+        >>> bool((forecast.lower <= forecast.upper).all())
         True
     """
 
@@ -304,33 +304,20 @@ class SequenceForecaster(BaseEstimator):
         series, form = self._continued(horizon, X, y)
         return form.filled(self._forecasts(series, horizon), ahead=True)
 
-    def predict_interval(
+    def forecast(
         self, horizon: int, coverage: float = 0.9, *, X: Any = None, y: Any = None
-    ) -> tuple[Any, Any]:
-        r"""Return lower and upper ends that contain each value with about the given probability.
+    ) -> Forecast:
+        r"""Return the forecast, and ends that contain each value with about a given probability.
 
         The distance of step k is the m-th smallest absolute error of forecasts k steps ahead, from
         n origins in the held-out parts of the series of `fit`, at most 64, with
         :math:`m = \lceil (n + 1) \, \text{coverage} \rceil`. Errors are in deviations of their
-        series. Later steps have fewer origins.
-
-        Raises:
-            ValueError: If the coverage is no probability, or needs more origins than a step has;
-                `forecast` then gives the other steps.
-        """
-        found = self.forecast(horizon, coverage, X=X, y=y)
-        if found.note is not None:
-            raise ValueError(found.note)
-        return found.lower, found.upper
-
-    def forecast(
-        self, horizon: int, coverage: float = 0.9, *, X: Any = None, y: Any = None
-    ) -> Forecast:
-        """Return the forecast with its ends as far as there are enough origins for them.
+        series. Later steps have fewer origins; ends of steps with too few are NaN, and `note` says
+        so.
 
         Args:
             horizon: The number S of steps.
-            coverage: The probability of a value between the ends, see `predict_interval`.
+            coverage: The probability.
             X: What is known ahead, as in `predict`.
             y: Series to continue in place of those of `fit`, as in `predict`.
         Raises:

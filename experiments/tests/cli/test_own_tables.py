@@ -274,8 +274,9 @@ def test_a_forecast_has_the_dates_that_follow_and_the_numbers_of_python(run):
     with one_thread():
         expected = SequenceForecaster(season=12, random_state=0).fit(sales(60)["sales"].to_numpy())
     np.testing.assert_allclose(found["sales"], expected.predict(3), rtol=1e-7)
-    lower, upper = expected.predict_interval(3, 0.9)
-    np.testing.assert_allclose(found[["sales lower", "sales upper"]].T, [lower, upper], rtol=1e-7)
+    ends = expected.forecast(3, 0.9)
+    np.testing.assert_allclose(found["sales lower"], ends.lower, rtol=1e-7)
+    np.testing.assert_allclose(found["sales upper"], ends.upper, rtol=1e-7)
 
 
 def test_several_series_of_a_table_are_counted_in_steps(run):
