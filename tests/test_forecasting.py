@@ -428,6 +428,16 @@ def test_what_is_known_ahead_has_the_numbers_of_its_steps(index):
         SequenceForecaster(**SMALL).fit(y, known[:40][::-1])
 
 
+def test_numbers_that_only_name_rows_are_not_compared():
+    """As those of a table from which rows were dropped."""
+    rows = np.delete(np.arange(50), [3, 17, 18, 30, 41, 44, 47])
+    y = pandas.Series(waves(40)[:, 0], rows[:40])
+    known = pandas.DataFrame({"k": waves(43)[:, 0]}, rows)
+    forecaster = SequenceForecaster(**SMALL).fit(y, known[:40])
+    assert forecaster.predict(3, known[40:]).index.tolist() == [40, 41, 42]
+    assert len(forecaster.predict(3, known, y=y)) == 3
+
+
 def test_times_are_no_periods():
     years = NUMBERED["periods"]
     y = pandas.Series(waves(40)[:, 0], years[:40])
@@ -528,6 +538,15 @@ def months(*dropped):
             "none for 2010-08",
         ),
         (pandas.Series(1.0, pandas.bdate_range("2026-01-01", periods=60).delete(9)), "none for"),
+        (
+            pandas.Series(1.0, pandas.period_range("2010", periods=60, freq="M")[::-1]),
+            "in order.* 2014-12 before 2014-11",
+        ),
+        (
+            pandas.Series(1.0, pandas.to_datetime(np.arange(60) ** 2, unit="D")),
+            "equally far apart .* got 1970-01-02 .*before 1970-01-05",
+        ),
+        ([], "expected some series in y, got 0"),
         (months().rename({months().index[5]: pandas.NaT}), "in order"),
         (months().rename(index=str), "to_datetime"),
         (months().rename(index=lambda date: date.date()), "to_datetime"),
@@ -544,6 +563,9 @@ def months(*dropped):
         "twice",
         "periods",
         "business days",
+        "periods reversed",
+        "irregular",
+        "none",
         "NaT",
         "texts",
         "objects",

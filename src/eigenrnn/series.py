@@ -32,7 +32,8 @@ class Calendar(NamedTuple):
     """The index of a series of pandas: its last entry, and what follows it.
 
     Args:
-        kind: The entries: times, durations, periods, numbers or floats.
+        kind: The entries: times, durations, periods, numbers or floats; counted where numbers are
+            not equally far apart, which only name rows.
         last: The last one.
         frequency: The alias of pandas for the distance of two entries; of numbers, the distance.
         timezone: The time zone of times, if they have one.
@@ -55,7 +56,7 @@ class Calendar(NamedTuple):
 
     def seconds(self) -> float | None:
         """Return how long a step lasts on average; None of numbers, which have no unit."""
-        if self.kind in ("numbers", "floats"):
+        if self.kind in ("numbers", "floats", "counted"):
             return None
         # months and business days differ in length; not each day exists in each time zone
         following = self._replace(timezone=None).after(29)
@@ -66,7 +67,7 @@ class Calendar(NamedTuple):
     def _range(self, first: int, last: int) -> Any:
         import pandas as pd
 
-        if self.kind == "numbers":
+        if self.kind in ("numbers", "counted"):
             step = int(self.frequency)
             end = int(self.last)
             return pd.RangeIndex(end + first * step, end + (last + 1) * step, step, name=self.name)
@@ -241,9 +242,7 @@ def _calendar(index: Any, place: str) -> Calendar:
     if isinstance(index, pd.PeriodIndex):
         expected = pd.period_range(index[0], periods=len(index), freq=index.freq)
         _check_dates(index, expected, place)
-        calendar = Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
-        _check_rebuilt(index, calendar, place)
-        return calendar
+        return Calendar("periods", str(index[-1]), index.freqstr, None, index.name)
     if isinstance(index, pd.DatetimeIndex | pd.TimedeltaIndex):
         kind = "times" if isinstance(index, pd.DatetimeIndex) else "durations"
         frequency = _frequency(index, place)
@@ -275,7 +274,7 @@ def _calendar(index: Any, place: str) -> Calendar:
         if distance > 0 and is_next.all():
             last = str(float(values[-1]))
             return Calendar("floats", last, str(float(distance)), None, index.name)
-    return Calendar("numbers", str(len(index) - 1), "1", None, index.name)  # counted
+    return Calendar("counted", str(len(index) - 1), "1", None, index.name)
 
 
 _REMEDY = (
@@ -413,7 +412,10 @@ def check_same_dates(known: Any, expected: Any, name: str) -> None:
         )
     if has_dates[0] == has_dates[1] and not (index == expected).all():
         first = int((index != expected).argmax())
-        raise ValueError(f"expected {expected[first]} in {name}, got {index[first]}")
+        raise ValueError(
+            f"expected {expected[first]} in {name}, as in y, got {index[first]}: sort or cut X, or "
+            "pass X.to_numpy() for rows as they stand"
+        )
 
 
 def read(
