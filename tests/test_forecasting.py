@@ -422,9 +422,9 @@ def test_what_is_known_ahead_has_the_numbers_of_its_steps(index):
     expected = forecaster.predict(3, known[40:])
     counted = known[40:].reset_index(drop=True)  # rows as they stand
     np.testing.assert_array_equal(forecaster.predict(3, counted), expected)
-    with pytest.raises(ValueError, match="in the index of X, got"):
+    with pytest.raises(ValueError, match="in the index of X, as in y, got"):
         forecaster.predict(3, known[30:33])
-    with pytest.raises(ValueError, match="in the index of X, got"):
+    with pytest.raises(ValueError, match="in the index of X, as in y, got"):
         SequenceForecaster(**SMALL).fit(y, known[:40][::-1])
 
 
