@@ -438,6 +438,24 @@ def test_numbers_that_only_name_rows_are_not_compared():
     assert len(forecaster.predict(3, known, y=y)) == 3
 
 
+def test_a_series_with_dates_goes_on_after_a_fit_of_rows():
+    forecaster = SequenceForecaster(**SMALL).fit(waves(40)[:, 0])
+    assert forecaster.predict(2, y=months()).index[0] == months().index[-1] + months().index.freq
+
+
+WRONG_NUMBERS = {
+    "series": (lambda y: ([y, y], [y]), "expected 2 series in X, got 1"),
+    "columns": (lambda y: ([y, y[:, :1]], None), "series of the same columns in y"),
+    "size": (lambda y: (1e39 * y, None), "expected values up to 3.4e\\+38 in y, got 6"),
+}
+
+
+@pytest.mark.parametrize(("change", "found"), WRONG_NUMBERS.values(), ids=WRONG_NUMBERS)
+def test_numbers_that_do_not_fit_are_named(change, found):
+    with pytest.raises(ValueError, match=found):
+        SequenceForecaster(**SMALL).fit(*change(waves(40, 2)))
+
+
 def test_times_are_no_periods():
     years = NUMBERED["periods"]
     y = pandas.Series(waves(40)[:, 0], years[:40])
