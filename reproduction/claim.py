@@ -119,6 +119,23 @@ def last(column: str) -> Number:
     return Number(f"last {column}", of)
 
 
+def loss_after(steps: int) -> Number:
+    """Return the test loss after so many updates, also of a run that was longer.
+
+    The curves are thinned: it is the last one up to there.
+    """
+
+    def of(run: Run) -> float | None:
+        known = [
+            number
+            for step, number in _curve(run, "test_loss")
+            if step is not None and step <= steps and number is not None
+        ]
+        return known[-1] if known else None
+
+    return Number(f"test loss after {steps:,} updates", of)
+
+
 def steps_below(fraction: float, column: str = "test_loss") -> Number:
     """Return the first update at which a curve is below a fraction of the chance-level loss.
 

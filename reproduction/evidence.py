@@ -231,10 +231,7 @@ class ArchivedEvidence:
         noise = self._noise(check, runs, scaled)
         medians = {network: median(its) for network, its in numbers.items()}
         result = CheckResult(medians, runs, margin, noise)
-        why = self._undecided(check, result)
-        if not why and margin < 0 and any(check.margin(seeds) > 0 for seeds in product(*scaled)):
-            why = "it is false by the medians, and true of some seeds"
-        return replace(result, undecided=why)
+        return replace(result, undecided=self._undecided(check, result))
 
     def _undecided(self, check: Check, result: CheckResult) -> str:
         """Return why a comparison decides nothing; empty if it does."""

@@ -48,7 +48,7 @@ def rollout(
         \tilde x_s = g(y_{s - 1})
 
     The first output :math:`y_0` is that of the last input that was read. All steps are
-    differentiable, also through what is fed back.
+    differentiable, also through what is fed back, unless it is a symbol.
 
     Args:
         model: A recurrent layer of one direction, a `ResidualStack`, a `SequenceModel`, whose head

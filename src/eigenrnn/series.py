@@ -413,8 +413,8 @@ def check_same_dates(known: Any, expected: Any, name: str) -> None:
     if has_dates[0] == has_dates[1] and not (index == expected).all():
         first = int((index != expected).argmax())
         raise ValueError(
-            f"expected {expected[first]} in {name}, as in y, got {index[first]}: sort or cut X, or "
-            "pass X.to_numpy() for rows as they stand"
+            f"expected {expected[first]} in {name}, as in y, got {index[first]}: sort or cut X, "
+            "or pass X.to_numpy() for rows as they stand"
         )
 
 

@@ -45,7 +45,7 @@ PINNED = {
     "scornn-psmnist": ("2026-11-28T14:10:00+00:00", "816344e3a129"),
     "scornn-smnist": ("2026-11-28T14:10:00+00:00", "6c1b84fac089"),
     "enrnn-adding": ("2026-11-28T14:10:00+00:00", "3197f10b2de0"),
-    "enrnn-copy": ("2026-12-01T14:20:00+00:00", "a751bb1d58c3"),
+    "enrnn-copy": ("2026-12-01T17:30:00+00:00", "077a875ca2ff"),
     "enrnn-both": ("2026-11-24T00:09:34+00:00", "ad6181ef4608"),
     "enrnn-speech": ("2026-11-24T00:09:34+00:00", "7ef9a61aede3"),
     "enrnn-ptb": ("2026-11-28T14:10:00+00:00", "db664755bb3f"),
@@ -246,21 +246,6 @@ def test_the_noise_of_a_share_is_at_least_that_of_its_test_examples():
     assert result.noise == pytest.approx(math.sqrt((0.25 + 0.51 * 0.49) / 10_000))
     close_by = beside(three(0.5, spread=1.0), three(0.506, spread=1), less(OURS, THEIRS, accuracy))
     assert close_by.undecided == "the margin is within the noise"
-
-
-@pytest.mark.parametrize(("last", "outcome"), [(1e-6, False), (9.0, False), (11.0, None)])
-def test_a_comparison_is_false_only_of_all_seeds(last, outcome):
-    """A network of which one seed does not train may have the lower median by far."""
-    theirs = [run(1e-7, 0), run(last, 1), run(1e-6, 2)]
-    result = beside(three(10.0), theirs)
-    assert result.margin < -result.noise
-    assert result.outcome is outcome
-    if outcome is None:
-        assert result.undecided == "it is false by the medians, and true of some seeds"
-
-
-def test_a_comparison_that_is_true_of_most_seeds_is_true():
-    assert beside([run(1e-7, 0), run(11.0, 1), run(1e-6, 2)], three(10.0)).outcome is True
 
 
 @pytest.mark.parametrize(

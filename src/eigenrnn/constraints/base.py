@@ -140,7 +140,7 @@ class _BuiltInFloat32(ABCMeta):
 
 
 class Constraint(ConstantBuffers, metaclass=_BuiltInFloat32):
-    r"""A set of N x N matrices and a smooth map onto it from free parameters.
+    r"""A set of N x N matrices and a map into it from free parameters, smooth almost everywhere.
 
     .. math:: W = \phi(\text{raw}) \in \mathcal S \quad \text{for every value of raw}
 

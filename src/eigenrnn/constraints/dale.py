@@ -19,9 +19,9 @@ class Dale(Constraint):
 
     The first :math:`N_E` units excite all others, and the rest inhibit them. An entry can cross
     zero only in R, where W turns round. At zero the derivative of :math:`|R|` counts as one, so
-    that no connection dies. Initially the magnitudes are those of normal numbers. The inhibitory
-    ones are scaled so that the input of each unit is balanced, its row of W sums to zero. Then W
-    is scaled to the spectral radius.
+    that no connection dies. Initially the magnitudes are those of normal numbers. If there
+    are both kinds, the inhibitory ones are scaled so that the input of each unit is balanced, its
+    row of W sums to zero. Then W is scaled to the spectral radius.
 
     Args:
         size: The number N of rows and columns.

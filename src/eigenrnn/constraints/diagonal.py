@@ -60,9 +60,9 @@ class DiagonalDisc(AbstractDiagonal):
         \lambda_j = \exp(-e^{\nu_j} + i e^{\theta_j})
 
     Values of :math:`\nu_j` and :math:`\theta_j` above 4 count as 4, so that gradients cannot
-    overflow. Every eigenvalue has a modulus below one, so states cannot grow exponentially.
-    Initially the eigenvalues are uniform on the ring between the radii `r_min` and `r_max`, with
-    angles below `phase`.
+    overflow. Every eigenvalue has a modulus below one, or one by rounding, so states cannot grow
+    exponentially. Initially the eigenvalues are uniform on the ring between the radii `r_min` and
+    `r_max`, with angles below `phase`.
 
     Args:
         size: The number N of rows and columns.

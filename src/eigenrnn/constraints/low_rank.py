@@ -18,11 +18,12 @@ class LowRank(Constraint):
 
     .. math:: W = \frac1N m n^\top + P, \qquad m, n \in \mathbb R^{N \times R}
 
-    The states of a network without P stay in the R directions of m and those of the input, so R
-    numbers describe its dynamics (`eigenrnn.analysis.reduced_model`). The nonzero eigenvalues of
-    :math:`m n^\top / N` are those of the overlap :math:`n^\top m / N`. `assign` takes the leading
-    singular vectors of :math:`N (W - P)`, each with the root of its singular value. The residual
-    is relative to the norm of :math:`W - P` where that exceeds one.
+    Without P, what the units tell each other, W h, stays in the R directions of m, so R numbers
+    describe the dynamics (`eigenrnn.analysis.reduced_model`). The states of a `LeakyRNN` with
+    ``state="current"`` stay in those of m, of the input and of the bias. The nonzero eigenvalues
+    of :math:`m n^\top / N` are those of the overlap :math:`n^\top m / N`. `assign` takes the
+    leading singular vectors of :math:`N (W - P)`, each with the root of its singular value. The
+    residual is relative to the norm of :math:`W - P` where that exceeds one.
 
     Args:
         size: The number N of rows and columns.

@@ -34,9 +34,9 @@ class NeumannCayley(Constraint):
     W equals that of `ScaledCayley` up to the error of the Neumann series. A step adds an error of
     order :math:`(\tilde A\, \delta A)^{q + 1}`, and every exact inversion resets it to zero. With
     :math:`\rho = \|I - \tilde A (I + A)\|_F` the orthogonality error is at most
-    :math:`2 \rho + \rho^2`, and never exceeds `max_error`. The gradient is that of the paper,
-    :math:`V^\top - V` with :math:`V = \tilde A^\top G (D + W^\top)`. Inside a transform of
-    `torch.func`, and in forward mode, W is that of `ScaledCayley`.
+    :math:`2 \rho + \rho^2`, and exceeds `max_error` by rounding at most. The gradient is
+    that of the paper, :math:`V^\top - V` with :math:`V = \tilde A^\top G (D + W^\top)`. Inside a
+    transform of `torch.func`, and in forward mode, W is that of `ScaledCayley`.
 
     Args:
         size: The number N of rows and columns.

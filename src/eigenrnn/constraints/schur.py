@@ -23,7 +23,7 @@ __all__ = ["Schur", "equalise_diagonals", "real_schur_basis"]
 
 
 class Schur(Constraint):
-    r"""Matrices in Schur form whose eigenvalues have moduli near one.
+    r"""Matrices in Schur form whose diagonal blocks are rotations, scaled by a gamma near one.
 
     .. math:: W = P \Theta P^\top, \qquad P^\top P = I, \qquad
         \Theta = \begin{bmatrix} \gamma_1 R(\theta_1) & & \\ & \gamma_2 R(\theta_2) & \\

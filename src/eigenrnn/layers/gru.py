@@ -187,7 +187,7 @@ class GRU(Gated[GatedDirection]):
             `constraint` by default.
         update: The function for :math:`W_u`; `constraint` by default.
         candidate: The function for :math:`W_c`; `constraint` by default.
-        nonlinearity: The name of f: modrelu, tanh, relu, elu, leaky_relu or identity.
+        nonlinearity: The name of f, one of those of an `RNN`.
         reset_after: Whether the reset gate is applied after :math:`W_c` (left form above) or
             before it (right form).
         update_keeps: Whether an update gate of one keeps the state (left form above) or replaces

@@ -448,12 +448,12 @@ class NnRNN(RNN):
         input_size: The number M of input features.
         hidden_size: The number N of hidden units; must be even.
         num_layers: The number of stacked layers.
-        gamma_penalty: The weight :math:`\delta` of the penalty on the distance of the moduli of
-            the eigenvalues from 1. `eigenrnn.models.penalty` returns it, and a loop of your own
+        gamma_penalty: The weight :math:`\delta` of the penalty on the distance of each
+            :math:`\gamma` from 1. `eigenrnn.models.penalty` returns it, and a loop of your own
             has to add it to the loss.
         gamma: ``"trained"``, or ``"clamped"`` at `gamma_value`.
-        gamma_value: The initial value of every modulus, or its fixed value if clamped; the paper
-            clamps at 1 and at 0.958.
+        gamma_value: The initial value of every :math:`\gamma`, or its fixed value if clamped; the
+            paper clamps at 1 and at 0.958.
         orthogonal: A function of the size that returns the constraint of P; `Exponential` by
             default.
         options: Further keyword arguments of `RNN`.

@@ -248,7 +248,8 @@ class Stacked(Layer, Generic[_D]):
                 the layout of the input, (T, B), (B, T) or (T,), packed if the input is. torchrl
                 calls them ``is_init``, and Stable-Baselines3 ``episode_starts``.
             dt: The time since the step before, 1 by default, for layers that know what a gap does:
-                `LRU` and `LeakyRNN`. In the layout of the input, or (T,) for all.
+                `LeakyRNN`, and `LRU` if its eigenvalues are complex. In the layout of the input,
+                or (T,) for all.
         Returns:
             The states of the last layer at all time steps, packed if the input was, and h_n, the
             last state of every layer and direction.
@@ -627,7 +628,10 @@ class LikeTorch(Stacked[_D]):
     """The arguments of torch's layer that its other layers lack."""
 
     def load_torch(self, torch_rnn: nn.RNNBase) -> Self:
-        """Copy the weights of a layer of torch; each bias becomes the sum of its two biases.
+        """Copy the weights of a layer of torch.
+
+        Two biases that torch adds to the same sum become one; those of the candidate of a `GRU`
+        with the reset after the matrix are not such.
 
         Raises:
             ValueError: If sizes, layers, directions, nonlinearity, biases or the recurrence

@@ -22,7 +22,8 @@ def weight_drop(layer: _Layer, rate: float) -> _Layer:
 
     While training, each call of the layer draws a mask from torch's global generator. Dropout is
     applied after the constraint: W stays in its set, but W' does not. If W is orthogonal, W' does
-    not keep norms: they grow by :math:`1 / \sqrt{1 - p}` per time step, without bound if the
+    not keep norms: they grow by :math:`1 / \sqrt{1 - p}` in one step on average, and with a sparse
+    W, as at initialisation, by up to :math:`1 / (1 - p)` in each later one, without bound if the
     nonlinearity is unbounded.
 
     Args:
