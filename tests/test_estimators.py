@@ -632,8 +632,9 @@ def test_weights_of_classes_reach_validation_data_without_one_of_them():
 
 def test_groups_without_a_part_to_hold_out_are_told():
     X, y = draw()
-    with pytest.warns(UserWarning, match="no sequence can be held out"):
+    with pytest.warns(UserWarning, match="no sequence can be held out") as told:
         fitted = classifier(epochs=2).fit(X, y, groups=["one"] * 40)
+    assert told[0].filename == __file__
     assert "validation_loss" not in fitted.history_[0]
     assert len(classifier(epochs=2, validation=0).fit(X, y).history_) == 2  # and no warning
 

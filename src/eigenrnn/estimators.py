@@ -144,7 +144,8 @@ class _SequenceEstimator(BaseEstimator):
                 (T, M), whose T may differ; or a frame of pandas with two levels of index: the
                 first one tells the sequence. The columns of a frame are its channels. What a
                 masked array hides is missing.
-            y: The answer of each sequence.
+            y: The answer of each sequence. If the index of y, or of the other two, names the
+                sequences of a panel, it has to have their order.
             sample_weight: The weight of each sequence in the loss and the metric. A sequence of
                 weight zero is left out.
             groups: The group of each sequence, such as its person. No group is divided between
@@ -252,7 +253,7 @@ class _SequenceEstimator(BaseEstimator):
                 warnings.warn(
                     "no sequence can be held out without all of a class or of the groups, so all "
                     f"{self.epochs} epochs are trained and the last one is kept",
-                    stacklevel=4,
+                    stacklevel=6,  # of `fit`, below three decorators
                 )
         self.mean_, self.scale_ = _mean_and_scale(np.concatenate([sequences[k] for k in kept]))
         return self._train(sequences, answers, weights, kept, held_out, seed)
