@@ -122,10 +122,12 @@ def last(column: str) -> Number:
 def loss_after(steps: int) -> Number:
     """Return the test loss after so many updates, also of a run that was longer.
 
-    The curves are thinned: it is the last one up to there.
+    Curves are thinned, so this is the last number at or before that update.
     """
 
     def of(run: Run) -> float | None:
+        if run.steps < steps:
+            return None
         known = [
             number
             for step, number in _curve(run, "test_loss")

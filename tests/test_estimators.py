@@ -613,9 +613,16 @@ def test_what_names_the_sequences_of_a_panel_has_their_order(estimator):
         lambda: fit(X, y).score(X, by_name),
         lambda: make(validation=(X, by_name)).fit(X, y),
     ):
-        with pytest.raises(ValueError, match=r"in the order of the sequences in X, s\d\d, .* got"):
+        with pytest.raises(
+            ValueError, match=r"in the order of the sequences in X, got s\d\d in place"
+        ):
             wrong()
     again = by_name.loc[X.index.unique(0)]
+    numbered = pandas.concat(
+        {k: pandas.DataFrame(x).rename(columns=str) for k, x in enumerate(draw(20)[0])}
+    )
+    with pytest.raises(ValueError, match="got 19 in place of 0"):
+        fit(numbered, y.reset_index(drop=True)[::-1])
     for same in (y, again, y.reset_index(drop=True), y.to_numpy()):
         assert fit(X, same, sample_weight=weights).score(X, same) <= 1
 

@@ -409,7 +409,8 @@ def test_what_is_known_ahead_has_the_dates_of_each_series():
 
 NUMBERED = {
     "years": pandas.Index(1950 + np.arange(43), name="year"),
-    "seconds": pandas.Index(np.arange(43) * 0.5),
+    "seconds": pandas.Index(np.arange(43) * 0.1),
+    "single precision": pandas.Index((np.arange(43) * 0.1).astype(np.float32)),
     "periods": pandas.period_range("1950", periods=43, freq="Y"),
 }
 
@@ -420,8 +421,9 @@ def test_what_is_known_ahead_has_the_numbers_of_its_steps(index):
     known = pandas.DataFrame({"k": waves(43)[:, 0]}, index)
     forecaster = SequenceForecaster(**SMALL).fit(y, known[:40])
     expected = forecaster.predict(3, known[40:])
-    counted = known[40:].reset_index(drop=True)  # rows as they stand
-    np.testing.assert_array_equal(forecaster.predict(3, counted), expected)
+    for counted in (pandas.RangeIndex(3), [0, 1, 2], ["a", "b", "c"]):  # rows as they stand
+        again = forecaster.predict(3, known[40:].set_axis(pandas.Index(counted)))
+        np.testing.assert_array_equal(again, expected)
     with pytest.raises(ValueError, match="in the index of X, as in y, got"):
         forecaster.predict(3, known[30:33])
     with pytest.raises(ValueError, match="in the index of X, as in y, got"):

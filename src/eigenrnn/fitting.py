@@ -230,10 +230,10 @@ def check_plain(values: Iterable[Any], name: str, remedy: str) -> None:
 
 
 def check_layer(layer: object) -> None:
-    """Check that an option makes layers and is none.
+    """Check that an option is a function that makes layers, and not a layer.
 
     Raises:
-        TypeError: If it is one, or no function.
+        TypeError: If it is not.
     """
     if not callable(layer) or isinstance(layer, nn.Module):
         raise TypeError(f"expected layer to be a class or a function, got {layer!r}")

@@ -394,28 +394,44 @@ def _is_index(index: Any) -> bool:
 def check_same_dates(known: Any, expected: Any, name: str) -> None:
     """Check that what is known ahead has the dates or the numbers of its steps.
 
-    An index that pandas makes by itself, of 0, 1, 2, ..., only counts rows.
+    The numbers 0, 1, 2, ... only count rows, and other entries, such as texts, are not compared.
 
     Raises:
-        ValueError: If one is another, or times are beside periods.
+        ValueError: If one is another, or their kinds differ, as of times and of periods.
     """
     index: Any = getattr(known, "index", None)
     if not (_is_index(index) and _is_index(expected)) or len(index) != len(expected):
         return
-    if type(index).__name__ == "RangeIndex" and (index == np.arange(len(index))).all():
+    if index.dtype.kind in "iu" and (index == np.arange(len(index))).all():
         return
-    has_dates = [hasattr(each, "freqstr") for each in (index, expected)]
-    if all(has_dates) and type(index) is not type(expected):
-        raise ValueError(
-            f"expected a {type(expected).__name__} as {name}, as y has, got a "
-            f"{type(index).__name__}: convert it, as by .to_period() or .to_timestamp()"
-        )
-    if has_dates[0] == has_dates[1] and not (index == expected).all():
-        first = int((index != expected).argmax())
+    both = (index, expected)
+    if all(each.dtype.kind in "iuf" for each in both):
+        is_same = _are_close(index, expected)
+    elif all(hasattr(each, "freqstr") for each in both):
+        if type(index) is not type(expected):
+            raise ValueError(
+                f"expected a {type(expected).__name__} as {name}, as y has, got a "
+                f"{type(index).__name__}: convert one of them"
+            )
+        is_same = np.asarray(index == expected)
+    else:
+        return
+    if not is_same.all():
+        first = int(is_same.argmin())
         raise ValueError(
             f"expected {expected[first]} in {name}, as in y, got {index[first]}: sort or cut X, "
             "or pass X.to_numpy() for rows as they stand"
         )
+
+
+def _are_close(index: Any, expected: Any) -> NDArray[np.bool_]:
+    """Whether numbers are the same to rounding, or to a twentieth of a step."""
+    numbers = np.asarray(index, dtype=np.float64)
+    others = np.asarray(expected, dtype=np.float64)
+    precisions = [np.finfo(each.dtype).eps for each in (index, expected) if each.dtype.kind == "f"]
+    rounding = 32 * max(precisions, default=0.0) * np.abs(others).max()
+    step = abs(others[-1] - others[0]) / max(len(others) - 1, 1)
+    return np.abs(numbers - others) <= max(rounding, step / 20)
 
 
 def read(

@@ -111,7 +111,8 @@ def check_order(panel: Any, **given: Any) -> None:
 
     Args:
         panel: The sequences; all but a panel is in order.
-        given: What belongs to each sequence, by argument. The index 0, 1, 2, ... names none.
+        given: What belongs to each sequence, by argument. The index that pandas makes by itself,
+            0, 1, 2, ..., names none.
     Raises:
         ValueError: If the names have another order.
     """
@@ -121,12 +122,16 @@ def check_order(panel: Any, **given: Any) -> None:
     names = list(index.unique(0))
     for argument, values in given.items():
         own: Any = getattr(values, "index", None)
-        if not hasattr(own, "is_monotonic_increasing") or type(own).__name__ == "RangeIndex":
+        if not hasattr(own, "is_monotonic_increasing") or len(own) != len(names):
             continue
-        if list(own) != names and set(own) == set(names):
+        its = list(own)
+        if type(own).__name__ == "RangeIndex" and its == list(range(len(its))):
+            continue
+        if its != names and set(its) == set(names):
+            place = next(k for k, name in enumerate(names) if its[k] != name)
             raise ValueError(
-                f"expected {argument} in the order of the sequences in X, {names[0]}, ..., got "
-                f"{own[0]}, ...: pass {argument}.loc[X.index.unique(0)]"
+                f"expected {argument} in the order of the sequences in X, got {its[place]} in "
+                f"place of {names[place]}: pass {argument}.loc[X.index.unique(0)]"
             )
 
 

@@ -84,15 +84,12 @@ def test_numbers_with_fractions_make_a_regressor(run):
     assert "R2" in run("predict model.pt a.csv --out out.csv")
 
 
-def test_options_of_several_columns_may_be_repeated(run):
+def test_an_option_that_is_repeated_is_refused(run):
+    """The last one alone would count, and a label could stay among the channels."""
     readings().to_csv("a.csv", index=False)
-    once = f"fit a.csv --target activity {FIT.replace('note', 'note load')}"
-    repeated = f"fit a.csv --target activity --ignore load {FIT}"
-    assert run(once) == run(repeated)
-    sales(60, other=np.arange(60.0)).to_csv("s.csv", index=False)
-    several = run("forecast s.csv --target other --target sales --horizon 2")
-    assert several == run("forecast s.csv --target other sales --horizon 2")
-    assert "other" in several.splitlines()[0]
+    said = run(f"fit a.csv --target activity --ignore load {FIT}", fails=True)
+    assert "expected --ignore once, got it twice" in said
+    assert not pathlib.Path("model.pt").exists()
 
 
 def test_an_index_of_parquet_with_a_name_is_a_column_if_it_is_asked_for(run):
@@ -104,6 +101,8 @@ def test_an_index_of_parquet_with_a_name_is_a_column_if_it_is_asked_for(run):
         table.set_index(index).to_parquet("a.parquet")
         assert run(line) == expected
     assert "GRU(2, 8)" in expected
+    table.set_index("ms", drop=False).to_parquet("a.parquet")
+    assert run(line) == expected
     table.rename_axis("row").to_parquet("a.parquet")  # a name alone makes no channel
     assert run(line) == expected
 

@@ -90,11 +90,11 @@ def constrain(
     """Constrain a matrix of a module and initialise it by the constraint.
 
     The parameter `name` becomes a function of the constraint's raw parameters, so build the
-    optimiser afterwards. They are trained even if the parameter was frozen. Unconstrained rows
-    stay free parameters, trained or frozen as before. A second call with other rows of the same
-    matrix adds a second constraint. Assigning to the attribute sets the raw parameters.
-    Under autocast a torch layer rounds the matrix to 16 bits, so it leaves its set: switch
-    autocast off around the layer.
+    optimiser afterwards. The raw parameters are trained even if the parameter was frozen.
+    Unconstrained rows stay free parameters, trained or frozen as before. A second call with other
+    rows of the same matrix adds a second constraint. Assigning to the attribute sets the raw
+    parameters. Under autocast a torch layer rounds the matrix to 16 bits, so it leaves its set:
+    switch autocast off around the layer.
 
     Args:
         module: Any module, such as a `torch.nn.Linear` or `torch.nn.LSTM`; changed in place.

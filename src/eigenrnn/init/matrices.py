@@ -201,7 +201,7 @@ def orthogonal_(
     N, M = weight.shape
     if N == M:
         haar_(weight, generator=generator)
-    else:  # the shorter side has as many orthonormal vectors, whatever the determinant
+    else:  # of fewer columns than rows no determinant has to be one
         tall = weight if N > M else weight.T
         tall.copy_(_haar_columns(tall, generator))
     return weight.mul_(scale)
@@ -294,7 +294,7 @@ def ramp_(
     check_square(weight)
     _check_direction(direction)
     n = weight.shape[0]
-    i = torch.arange(n, device=weight.device, dtype=torch.float64)  # 16 bits cannot count to 300
+    i = torch.arange(n, dtype=torch.float64, device="cpu")  # 16 bits cannot count to 300
     ramp = end * (i[:, None] - i) / max(n - 1, 1)
     if direction == "backward":
         ramp = ramp.T

@@ -164,7 +164,7 @@ def parser_of(function: Callable[..., Any], skip: Collection[str] = ("known",)) 
         option = name
         if parameter.kind is parameter.KEYWORD_ONLY:
             option = f"--{name}"
-            words |= {"action": "extend", "default": []}  # --ignore a --ignore b has both
+            words["default"] = ()
         elif parameter.default == ():
             words |= {"nargs": "*", "default": ()}
         parser.add_argument(option, help=help_of[name], **words)
@@ -181,7 +181,14 @@ def arguments_of(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]
         TypeError: If a task of the user's own lacks a method; the message names all that it lacks.
         ValueError: If an option of a layer comes without a layer.
     """
-    flags = {word.partition("=")[0] for word in words}
+    given = [word.partition("=")[0] for word in words]
+    flags = set(given)
+    for name, default in vars(parser.get_defaults()).items():
+        flag = f"--{name}"
+        if default == () and given.count(flag) > 1:  # the parser keeps the last one alone
+            raise ValueError(
+                f"expected {flag} once, got it twice: several values follow one {flag}"
+            )
     of_layer = sorted(flag for flag in flags - {"--layer.help"} if flag.startswith("--layer."))
     if of_layer and not flags & {"--layer", "--config"}:
         raise ValueError(f"expected --layer, the class that {of_layer[0]} is of, got none")

@@ -39,8 +39,9 @@ def read_table(
         if Path(path).suffix == ".parquet":
             table = pd.read_parquet(path)
             # pandas writes the index of a series or a panel, which often is its time
-            wanted = {sequence, *columns, *labels} - {None}
+            wanted = {sequence, *columns, *labels} - {None, *table.columns}
             table = table.reset_index([name for name in table.index.names if name in wanted])
+            table = table.reset_index(drop=True)
         else:
             table = _read_csv(path, {sequence, *labels})
             for name in dict.fromkeys(labels):
