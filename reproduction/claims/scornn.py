@@ -170,7 +170,7 @@ CLAIMS = (
         "and at 3e-3 with clipping (one seed); at 3e-3 without, it ends above it. At 1e-3 with "
         "clipping it trains, from two seeds of three. A rate of 3e-4, and 100,000 training "
         "sequences in place of 20,000 are planned.",
-        hours=3,
+        hours=2.2,
     ),
     Claim(
         id="scornn-adding",

@@ -42,7 +42,7 @@ from eigenrnn.series import (
     read,
     split,
 )
-from eigenrnn.values import Array
+from eigenrnn.values import Array, is_index
 
 check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
 
@@ -145,7 +145,7 @@ def _curves(series: Any) -> list[tuple[str, Any, Array]]:
     found: list[tuple[str, Any, Array]] = []
     for name, part in zip(names, parts, strict=True):
         dates: Any = getattr(part, "index", None)
-        if not hasattr(dates, "is_monotonic_increasing"):  # none of pandas
+        if not is_index(dates):
             dates = None
         if hasattr(dates, "to_timestamp"):
             dates = dates.to_timestamp()

@@ -8,7 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from eigenrnn.errors import check_installed
-from eigenrnn.values import Array, check_size, column_names, parts_of_panel, with_columns
+from eigenrnn.values import (
+    Array,
+    check_size,
+    column_names,
+    is_index,
+    parts_of_panel,
+    with_columns,
+)
 
 check_installed("eigenrnn[estimators]", "eigenrnn.forecasting", "sklearn")
 
@@ -190,7 +197,7 @@ def given(y: Any, targets: Any, columns: Any) -> tuple[list[Any], list[Any] | No
     before: Any = None
     for number, part in enumerate(parts):
         index: Any = getattr(part, "index", None)
-        if not _is_index(index):
+        if not is_index(index):
             continue
         if before is not None and index.identical(before):  # often, and a check takes long
             calendars.append(calendars[-1])
@@ -386,11 +393,6 @@ def check_same_steps(calendars: Sequence[Calendar], of_fit: Sequence[Calendar]) 
             )
 
 
-def _is_index(index: Any) -> bool:
-    """Whether something is an index of pandas; of a list it is a method."""
-    return hasattr(index, "is_monotonic_increasing")
-
-
 def check_same_dates(known: Any, expected: Any, name: str) -> None:
     """Check that what is known ahead has the dates or the numbers of its steps.
 
@@ -400,7 +402,7 @@ def check_same_dates(known: Any, expected: Any, name: str) -> None:
         ValueError: If one is another, or their kinds differ, as of times and of periods.
     """
     index: Any = getattr(known, "index", None)
-    if not (_is_index(index) and _is_index(expected)) or len(index) != len(expected):
+    if not (is_index(index) and is_index(expected)) or len(index) != len(expected):
         return
     if index.dtype.kind in "iu" and (index == np.arange(len(index))).all():
         return

@@ -11,6 +11,7 @@ __all__ = [
     "check_order",
     "check_size",
     "column_names",
+    "is_index",
     "numbers",
     "parts_of_panel",
     "with_columns",
@@ -68,10 +69,16 @@ def numbers(values: Any, place: str) -> Any:
                     raise ValueError(f"expected numbers in {place}, got a {kind}; {_DROP}")
             if is_missing.any():  # pd.NA is no float
                 return values.to_numpy(dtype="float64", na_value=np.nan)
-        else:
-            is_missing = [type(each).__name__ == "NAType" for each in array.ravel()]
-            return np.where(np.reshape(is_missing, array.shape), np.nan, array)
+            return array
+        is_missing = np.array([type(each).__name__ == "NAType" for each in array.ravel()])
+        if is_missing.any():
+            return np.where(is_missing.reshape(array.shape), np.nan, array)
     return array
+
+
+def is_index(index: Any) -> bool:
+    """Whether something is an index of pandas; of a list it is a method."""
+    return hasattr(index, "is_monotonic_increasing")
 
 
 def column_names(part: Any) -> NDArray[Any] | None:
@@ -122,7 +129,7 @@ def check_order(panel: Any, **given: Any) -> None:
     names = list(index.unique(0))
     for argument, values in given.items():
         own: Any = getattr(values, "index", None)
-        if not hasattr(own, "is_monotonic_increasing") or len(own) != len(names):
+        if not is_index(own) or len(own) != len(names):
             continue
         its = list(own)
         if type(own).__name__ == "RangeIndex" and its == list(range(len(its))):

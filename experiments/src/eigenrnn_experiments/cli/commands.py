@@ -179,7 +179,8 @@ def arguments_of(parser: ArgumentParser, words: Sequence[str]) -> dict[str, Any]
     Raises:
         ArgumentError: If the parser refuses a word.
         TypeError: If a task of the user's own lacks a method; the message names all that it lacks.
-        ValueError: If an option of a layer comes without a layer.
+        ValueError: If an option of a layer comes without a layer, or an option of several values
+            comes twice.
     """
     given = [word.partition("=")[0] for word in words]
     flags = set(given)
